@@ -165,6 +165,8 @@ def _print_below(console: Console, text: str | Text, style: str = "") -> None:
 
 
 def _stance(stance: Stance, said: set[str]) -> Text:
+    if not stance.read:
+        return Text(stance_in_words(stance), "dim")
     if stance.label is None:
         error = stance.error or "not judged"
         if any(error in one for one in said):

@@ -50,7 +50,7 @@ def _evidence(one: Mapping[str, Any]) -> Evidence:
     return Evidence(
         Hit(one["rank"], document, one["score"], *ways, tuple(one.get("cut", ())), unit),
         tuple(map(_sentence, one.get("sentences", ()))),
-        None if stance is None else Stance(**stance),
+        None if stance is None else Stance(**{name: said for name, said in stance.items() if name != "leans"}),
         one.get("grounding"),
     )
 

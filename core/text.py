@@ -22,12 +22,6 @@ _CONTROL = re.compile(f"[{CONTROLS}]")
 _SEPARATOR = re.compile(rf"[{_SEPARATORS}]")
 _SPACE = re.compile(rf"[\t\n{_SEPARATORS}]")
 _DIGITS = re.compile(r"[0-9]{1,18}")
-_AMERICAN = (
-    (re.compile(r"(?<=[a-z])[oa]e(?=[a-z]{3}|a\b|ic\b)|\b[oa]e(?=st[hr]|tio|dem|soph)", re.IGNORECASE), "e"),
-    (re.compile(r"(?<=[a-z][lbmvnpdg])our(?=s|ed|ing|able|ful|less|al|ite|h|\b)|(?<=[a-z]{2}vi)our"), "or"),
-    (re.compile(r"(?<=[a-z]{3}i)s(?=e[sd]?\b|ing\b|ations?\b)"), "z"),
-    (re.compile(r"(?<=[a-z])([tb])re(?=s?\b)"), r"\1er"),
-)
 _UNSAFE_IN_JSON = re.compile(rf"[\x7f-\x9f{_TURNING}{_SEPARATORS}\ud800-\udfff]")
 
 
@@ -44,13 +38,6 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: f
     """The end of a message about an unknown name: the one that it is most like, else what `otherwise` says."""
     near = nearest(name, known, cutoff)
     return f"did you mean {near!r}?" if near is not None else otherwise
-
-
-def one_spelling(text: str) -> str:
-    """A text in which British spellings (tumour, anaemia) are those of American English; to compare, not to show."""
-    for british, american in _AMERICAN:
-        text = british.sub(american, text)
-    return text
 
 
 def per_second(count: int, seconds: float) -> str:

@@ -294,7 +294,7 @@ class Stance:
 
     `confidence` is the probability, in 0..1, that the label is right. `probabilities` has the probability of each
     label, if the method gives them. `decides` says whether this stance is sure enough to decide a verdict, if the
-    method knows how sure it must be. `read` is false where the document is so far from the claim that no judge read it.
+    method knows how sure it must be. `read` is false of a document so far from the claim that it was left unread.
     """
 
     label: Label | None
@@ -408,7 +408,7 @@ class Evidence:
             "scores": dict(hit.scores),
             "ranks": dict(hit.ranks),
             "cut": list(hit.cut),
-            "stance": _fields(self.stance),
+            "stance": self.stance and {**(_fields(self.stance) or {}), "leans": self.stance.leans},
             "sentences": [sentence.to_dict() for sentence in self.sentences],
             **({} if self.grounding is None else {"grounding": dict(self.grounding)}),
             "metadata": dict(document.metadata),

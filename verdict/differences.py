@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from ..core.analysis import clean, terms, terms_of_word
-from ..core.text import one_spelling
+from ..core.analysis import clean, one_spelling, terms, terms_of_word
 from ..core.types import Difference
 from .quantities import LARGE, SMALL, UNIT, agrees_with_any, quantities
 

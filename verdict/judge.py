@@ -36,7 +36,7 @@ from .roles import with_roles
 
 GROUP = 64
 """About how many pairs a method reads together. The claims of a group are ready together."""
-FAR = Stance("NOT_ENOUGH_INFO", 0.99, "much farther from the claim than the nearest paper", decides=False, read=False)
+FAR = Stance(None, rationale="much farther from the claim than the nearest paper", decides=False, read=False)
 """Of the papers that support or refute a claim, one in a hundred at most lies there; of Climate-FEVER's single
 sentences one in ten (`benchmarks/far.py`)."""
 NO_TEXT = "the document has neither title nor text"

@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..core.analysis import clean, term_set, terms, terms_of_word
-from ..core.text import one_spelling
+from ..core.analysis import clean, one_spelling, term_set, terms, terms_of_word
 from .differences import GENERAL, TOKEN, YEAR, differences, parsed, sign_of, turned, turns
 from .quantities import MOST
 

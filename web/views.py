@@ -137,7 +137,7 @@ def gaps(result: Result) -> Iterator[str]:
         # Each was checked alone, and can have papers that the whole has not.
         if elsewhere := [one for one in part.doc_ids if one not in {piece.document.id for piece in result.evidence}]:
             yield f'What decides "{part.claim}" is not among the papers shown: {", ".join(elsewhere)}.'
-    failed = [one.stance for one in result.evidence if one.stance is not None and one.stance.label is None]
+    failed = [it for it in (one.stance for one in result.evidence) if it is not None and it.read and it.label is None]
     for error, many in Counter(one.error or "no reason was given" for one in failed).most_common(3):
         yield f"{counted(many, 'paper')} could not be judged: {error}"
     unread = sum(one.stance is None or not one.stance.read for one in result.evidence) if judged or failed else 0

@@ -225,7 +225,9 @@ class _Answers:
             self._stages.setdefault(name, {})[claim] = tuple(map(sys.intern, ids))
         for piece in result.evidence[: self.recipe.verdict.documents]:
             if piece.stance is not None:
-                self._stances.setdefault((claim, piece.document.id), piece.stance)
+                # What the recipe does not read, it leaves open.
+                said = piece.stance if piece.stance.read else Stance("NOT_ENOUGH_INFO")
+                self._stances.setdefault((claim, piece.document.id), said)
         if result.verdict is not None:
             self._verdicts[claim] = result.verdict
 
