@@ -29,7 +29,7 @@ from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.ingest import full_texts
 from ccheck.lab.measure.context24 import figure_scores, read_gold
-from ccheck.pipeline.grounding import figures_stage, open_figures, open_passages, passages_stage
+from ccheck.pipeline.grounding import figures_stage, open_figures, open_passages
 
 WAYS = [
     *("figures:captions", "figures:captions-dense"),
@@ -66,7 +66,7 @@ def measure(folder: Path, claims: Path, only: Sequence[str]) -> None:
             ranked = {one.id: ranker.elements[one.article] for one in gold}
             rankings = {key: [e.id for e in shuffle.sample(some, len(some))] for key, some in ranked.items()}
         else:
-            ranker, _ = open_figures(articles, figures_stage(load_recipe(name)), runtime)
+            ranker, _ = open_figures(articles, load_recipe(name), runtime)
             rankings = {one.id: [e.element.id for e in ranker.rank(one.claim, [one.article])] for one in gold}
         seconds = time.perf_counter() - started
         elements = {one.id: [e.id for e in ranker.elements[one.article]] for one in gold}
@@ -107,17 +107,16 @@ def made(paragraphs: int, figures: int, seed: int = 0) -> Article:
 def times() -> None:
     """Seconds for figures and passages of one claim, the first of its article, without cached embeddings."""
     settings = resolve({"cache_bytes": 0}).settings
-    stage = figures_stage(load_recipe("figures"))
-    words = figures_stage(load_recipe("figures:no-dense"))
+    ways = [load_recipe("figures:no-dense"), load_recipe("figures")]
     claim = "word1 word2 word3 word4 word5 word6"
     for pages, figures in ((10, 10), (30, 30), (100, 100), (300, 100), (10, 0)):
         article, runtime, row = made(10 * pages, figures), Runtime(settings), []
-        for way in (words, stage):
+        for way in ways:
             started = time.perf_counter()
             open_figures([article], way, runtime)[0].rank(claim, [article.id])
             row.append(time.perf_counter() - started)
         started = time.perf_counter()
-        open_passages([article], passages_stage(load_recipe("passages")), runtime).find(claim, [article.id])
+        open_passages([article], load_recipe("passages"), runtime).find(claim, [article.id])
         row.append(time.perf_counter() - started)
         said = f"figures, words alone {row[0]:.2f} s, the recipe {row[1]:.2f} s, passages {row[2]:.2f} s"
         print(f"{pages:4} pages, {figures:3} figures, {len(article.text):,} characters: {said}", flush=True)

@@ -23,6 +23,7 @@ from ccheck.articles import Article
 from ccheck.articles.figures import FigureRanker
 from ccheck.articles.passages import Expressions, PassageRanker, listed, packaged
 from ccheck.core.grounding_stages import ElementRun, FiguresStage, PassagesStage
+from ccheck.core.recipe import load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.ingest import full_texts
@@ -91,7 +92,8 @@ def figures(folder: Path) -> None:
 
     def scores(run: ElementRun) -> list[dict[str, float]]:
         """For each claim its article's elements, in their order, with their scores divided by the best."""
-        ranker, _ = open_figures(articles, FiguresStage(runs={"one": run}, merge="scores", why=0), runtime)
+        figures = FiguresStage(runs={"one": run}, merge="scores", why=0)
+        ranker, _ = open_figures(articles, load_recipe("figures").model_copy(update={"figures": figures}), runtime)
         found = []
         for claim in gold:
             by_id = {one.element.id: max(one.score, 0.0) for one in ranker.rank(claim.claim, [claim.article])}

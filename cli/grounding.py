@@ -92,14 +92,13 @@ def figures(asked_for: Figures) -> None:
     all its articles are searched. With --claims, each row names its article by file name without
     the ending; a claim that can't be answered gets an object with its error, and the exit code is 7.
     """
-    from ..pipeline.grounding import figures_stage, open_figures
+    from ..pipeline.grounding import open_figures
 
     recipe, settings = _resolved(asked_for)
-    stage = figures_stage(recipe)
     asked = read_asked(asked_for)
     with runtime(settings) as models:
         models = models.asking(recipe.language_model)
-        ranker, warnings = open_figures(asked.articles, stage, models, _folders(asked_for))
+        ranker, warnings = open_figures(asked.articles, recipe, models, _folders(asked_for))
         inform(*warnings)
         answer_all(asked_for, asked, "elements", ranker.rank, _show_figure, "there are no figures or tables")
 
@@ -114,13 +113,12 @@ def passages(asked_for: Passages) -> None:
 
     ARTICLE and --claims are as for ccheck figures.
     """
-    from ..pipeline.grounding import open_passages, passages_stage
+    from ..pipeline.grounding import open_passages
 
     recipe, settings = _resolved(asked_for)
-    stage = passages_stage(recipe)
     asked = read_asked(asked_for)
     with runtime(settings) as models:
-        ranker = open_passages(asked.articles, stage, models.asking(recipe.language_model))
+        ranker = open_passages(asked.articles, recipe, models.asking(recipe.language_model))
         answer_all(asked_for, asked, "passages", ranker.find, _show_passage, "no sentence shares a word with the claim")
 
 

@@ -91,7 +91,10 @@ def _lacking(recipe: Recipe, settings: Settings) -> tuple[list[str], list[str]]:
 
 def _folder(model: str, kind: str) -> Path | None:
     from ..core.models import find_model
+    from ..verdict.packaged_model import FOLDER, PACKAGED
 
+    if (model, kind) == (PACKAGED, "stance"):
+        return FOLDER
     with suppress(NotFound):
         return find_model(model, download=False, tokenizer_only=kind == "tokenizer").path
     return None

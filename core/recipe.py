@@ -304,15 +304,19 @@ def ways_to_get(recipe: Recipe, model: str | None) -> str:
     if model is None or model not in models_used(recipe):
         return ""
     made = recipe.fine_tuned.get(model)
-    how = f"{model} is {made.base} fine-tuned. Train it with `{made.train}`. " if made is not None else ""
+    how = f"It is {made.base} fine-tuned, and not published. Train it with `{made.train}`. " if made is not None else ""
     return f"{how}To run the recipe with another model: --replace {model}=OTHER"
 
 
 def with_ways_to_get(error: CcheckError, recipe: Recipe) -> CcheckError:
-    """The error; if it says that a model of the recipe is missing, with what to do."""
+    """The error; if it says that a model of the recipe is missing, with what to do.
+
+    What the error says to do is left out for a model that nobody published: the hub doesn't have it.
+    """
     if not isinstance(error, NotFound) or not (ways := ways_to_get(recipe, error.model)):
         return error
-    return NotFound(f"{error}. {ways}", model=error.model)
+    said = f"the model {error.model} is not installed" if error.model in recipe.fine_tuned else str(error)
+    return NotFound(f"{said}. {ways}", model=error.model)
 
 
 def packaged_recipe(name: str) -> Recipe:

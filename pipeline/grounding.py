@@ -15,7 +15,7 @@ from ..articles.passages import PassageRanker, load, packaged
 from ..articles.types import articles_of, is_article
 from ..core.errors import CcheckError, MissingExtra, NotFound, UsageError
 from ..core.grounding_stages import FiguresStage, ImageRun, MergedRun, PassagesStage
-from ..core.recipe import Recipe, load_recipe
+from ..core.recipe import Recipe, load_recipe, with_ways_to_get
 from ..core.runtime import Runtime
 from ..core.types import Result, Vector
 from ..encode import dense as embedders
@@ -42,12 +42,14 @@ def passages_stage(recipe: Recipe) -> PassagesStage:
 
 
 def open_figures(
-    articles: Sequence[Article], stage: FiguresStage, runtime: Runtime, images: Sequence[str | Path] = ()
+    articles: Sequence[Article], recipe: Recipe, runtime: Runtime, images: Sequence[str | Path] = ()
 ) -> tuple[FigureRanker, list[str]]:
-    """The ranker, and warnings about what it does without. `images` are folders with the articles' images.
+    """The ranker of the recipe's `[figures]`, and warnings about what it does without. `images` are folders with the
+    articles' images.
 
-    Raises what a required model lacks, and NotFound for a folder that does not exist.
+    Raises as `figures_stage`, what a required model lacks, and NotFound for a folder that does not exist.
     """
+    stage = figures_stage(recipe)
     warnings: list[str] = []
     runs = dict(stage.runs)
     embedders: dict[str | None, TextEncoder] = {}
@@ -67,7 +69,7 @@ def open_figures(
                     embedders[one.model] = _encoder(one.model, runtime)
         except (NotFound, MissingExtra) as error:
             if run.required or len(runs) == 1:
-                raise
+                raise with_ways_to_get(error, recipe) from error
             del runs[name]
             warnings.append(f"without the run {name}: {error}")
     stage = stage.model_copy(update={"runs": runs})
@@ -81,9 +83,14 @@ def _check_images(articles: Sequence[Article], find_image: FindImage, folders: S
         raise NotFound(f"no figure or table has an image here ({where}). Name the folder with --images FOLDER")
 
 
-def open_passages(articles: Sequence[Article], stage: PassagesStage, runtime: Runtime) -> PassageRanker:
-    """Raises what a model or the file of expressions lacks."""
-    embedders = {} if stage.retriever == "bm25" else {stage.model: _encoder(stage.model, runtime)}
+def open_passages(articles: Sequence[Article], recipe: Recipe, runtime: Runtime) -> PassageRanker:
+    """The ranker of the recipe's `[passages]`. Raises as `passages_stage`, and what a model or the file of expressions
+    lacks."""
+    stage = passages_stage(recipe)
+    try:
+        embedders = {} if stage.retriever == "bm25" else {stage.model: _encoder(stage.model, runtime)}
+    except NotFound as error:
+        raise with_ways_to_get(error, recipe) from error
     own = None if stage.expressions in ("none", "packaged") else load(stage.expressions)
     expressions = packaged() if stage.expressions == "packaged" else own
     return PassageRanker(articles, stage, Models(embedders, llm=partial(open_llm, runtime)), expressions)
@@ -118,8 +125,8 @@ def ground(result: Result, recipe: Recipe, runtime: Runtime) -> Result:
     if not papers:
         said = "none of these papers is stored with its full text: ccheck ingest takes them as JATS or TEI XML"
         return replace(result, warnings=(*result.warnings, f"--deep shows nothing: {said}"))
-    figures = figures_stage(recipe if recipe.figures is not None else load_recipe(FIGURES))
-    passages = passages_stage(recipe if recipe.passages is not None else load_recipe(PASSAGES))
+    figures = recipe if recipe.figures is not None else load_recipe(FIGURES)
+    passages = recipe if recipe.passages is not None else load_recipe(PASSAGES)
     try:
         articles, unread = articles_of(papers.values())
         ranker, warnings = open_figures(articles, figures, runtime)

@@ -176,7 +176,7 @@ def evaluate(asked: Evaluate) -> None:
                     write_run(runs[name], one.run, name)
                 row = one.to_dict() | about(one.recipe, one.usage, chosen)
                 row |= {"settings": points[name]} if name in points else {}
-                row["warnings"] += coverage(data.claims, one.run, data.qrels, known)
+                row["warnings"] += coverage(data.claims, one.run, data.qrels, data.metrics, known)
                 say(*(f"{name}: {message}" for message in dict.fromkeys(one.warnings) if message not in seen))
                 seen.update(one.warnings)
                 against = _against(done, data) if changed and asked.as_json else None
@@ -191,7 +191,7 @@ def evaluate(asked: Evaluate) -> None:
         finally:
             if done:
                 first = next(iter(done.values()))
-                say(*coverage(data.claims, first.run, data.qrels, known))
+                say(*coverage(data.claims, first.run, data.qrels, data.metrics, known))
             if axes:
                 inform(
                     "the best of several settings looks better than it is on the claims that chose it. Measure it once "

@@ -66,7 +66,7 @@ def compare(
         baseline,
         measured,
         with_holm(differences),
-        (*said, *_messages({name: coverage(None, run, qrels) + shallow[name] for name, run in runs.items()})),
+        (*said, *_messages({name: coverage(None, run, qrels, names) + shallow[name] for name, run in runs.items()})),
     )
 
 

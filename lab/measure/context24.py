@@ -27,7 +27,7 @@ from ...core.types import Usage
 from ...ingest.rows import take_all
 from ...llm.model import open_llm
 from ...pipeline.claims import first_of, text_of
-from ...pipeline.grounding import figures_stage, open_figures, open_passages, passages_stage
+from ...pipeline.grounding import open_figures, open_passages, passages_stage
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 _IDS, _ELEMENTS, _PASSAGES = ("claim_id", "id"), ("element_ids", "findings", "elements"), ("passages", "context")
@@ -174,9 +174,9 @@ def measure(
     started = time.perf_counter()
     find: Callable[[str, Sequence[str]], Sequence[Any]]
     if inside:
-        find = open_figures(articles, figures_stage(recipe), runtime, images)[0].rank
+        find = open_figures(articles, recipe, runtime, images)[0].rank
     else:
-        find = open_passages(articles, passages_stage(recipe), runtime).find
+        find = open_passages(articles, recipe, runtime).find
     found: dict[str, Sequence[Any]] = {}
     errors: dict[str, str] = {}
     for claim, one in asked.items():

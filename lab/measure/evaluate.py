@@ -15,7 +15,7 @@ from ...core.stages import EvidenceStage, VerdictStage
 from ...core.types import Claim, Label, Result, Stance, Usage, Verdict, add_usage
 from ...pipeline.checker import Checker
 from .datasets import run_of_ids, strictly_decreasing
-from .metrics import DEFAULT_METRICS, measure
+from .metrics import DEFAULT_METRICS, measure, only
 from .pairs import seen_in_training
 from .types import Classified, Gold, Measured, Qrels, Run
 from .verdicts import classify
@@ -149,7 +149,7 @@ def evaluate(checker: Checker, data: EvaluationData, on_progress: OnProgress = l
         answers.add(result)
         on_progress(done, len(claims))
     total = time.perf_counter() - started
-    judged = {claim: qrels[claim] for claim in answers.run if claim in qrels}
+    judged = only(qrels, answers.run)
     if not judged:
         said = f"no claim that has judgements could be checked, from claim {next(iter(answers.errors))} on"
         raise batch_error(said, list(answers.errors.values()), len(answers.errors))

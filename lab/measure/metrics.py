@@ -120,24 +120,20 @@ def coverage(
     claims: Sequence[Claim] | None,
     run: Run,
     qrels: Qrels,
+    metrics: Sequence[str],
     known: Callable[[tuple[str, ...]], Collection[str]] | None = None,
 ) -> list[str]:
-    """The mismatches between claims, run and judgements, a sentence each. `claims`: None if they are not known.
+    """The mismatches between claims, run and judgements, a sentence each. `claims`: None if they are not known; then
+    all judged claims are measured, else those of the run.
 
     `known` says which documents the store has.
     """
     said = []
     asked = dict.fromkeys(claim.id for claim in claims if claim.id is not None) if claims is not None else run
     where = "the claims" if claims is not None else "the run, counted as 0"
-    no_relevant = "without a relevant document, counted as 0 (left out of ClimateCheck's score)"
     unjudged = [claim for claim in asked if claim not in qrels]
     said += some_of(unjudged, asked, "claim", "without judgements, left out of all metrics")
-    for some, why in (
-        ([claim for claim in qrels if claim not in asked], f"not in {where}"),
-        ([claim for claim in qrels if claim in asked and not run.get(claim)], "with nothing retrieved, counted as 0"),
-        ([claim for claim, grades in qrels.items() if not any(one > 0 for one in grades.values())], no_relevant),
-    ):
-        said += some_of(some, qrels, "judged claim", why)
+    said += some_of([claim for claim in qrels if claim not in asked], qrels, "judged claim", f"not in {where}")
     judged = tuple(dict.fromkeys(document for grades in qrels.values() for document in grades))
     found = {document for claim in qrels for document in run.get(claim, ())}
     if found and not found & set(judged):
@@ -145,11 +141,19 @@ def coverage(
             f"none of the {len(found):,} retrieved documents is judged for any claim: the ids may be from another "
             f"collection (retrieved {_first(sorted(found))}; judged {_first(judged)})"
         )
+    qrels = qrels if claims is None else only(qrels, run)  # what is measured
+    relevant = {claim: {one for one, grade in grades.items() if grade > 0} for claim, grades in qrels.items()}
+    own = f" (left out of {CLIMATECHECK}'s score)" if set(_OWN) & set(metrics) else ""
+    for some, why in (
+        ([claim for claim in qrels if claim in run and not run[claim]], "with nothing retrieved, counted as 0"),
+        ([claim for claim in qrels if not relevant[claim]], f"without a relevant document, counted as 0{own}"),
+    ):
+        said += some_of(some, qrels, "measured claim", why)
     if known is not None:
+        judged = tuple(dict.fromkeys(document for grades in qrels.values() for document in grades))
         there = set(known(judged))
         missing = [document for document in judged if document not in there]
-        relevant = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
-        lost = f"{len(relevant & set(missing)):,} relevant"
+        lost = f"{len(set().union(*relevant.values()) & set(missing)):,} relevant"
         said += some_of(missing, judged, "judged document", f"not in the store ({lost}), so they can't be found")
     return said
 

@@ -1,9 +1,9 @@
 """Shared by all trainings with transformers' Trainer: arguments, checkpoints, progress.
 
 A training works in a folder beside its output, `OUTPUT.training`, so that the output appears whole or not at all. Each
-phase has a folder in it, with the Trainer's checkpoints: one after each epoch, the best and the last are kept. A
-training that was killed continues from the last one. Optimiser states are torch's own files, read with `weights_only`:
-no code in them runs.
+phase has a folder in it, with the Trainer's checkpoints: one after each epoch, every `SAVE_EVERY_S` and after an
+interrupt; the best and the last are kept. A training that was stopped or killed continues from the last one. Optimiser
+states are torch's own files, read with `weights_only`: no code in them runs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import json
 import math
 import os
 import shutil
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +35,7 @@ BEST = "best.safetensors"
 """In a phase's folder: what it left in the model."""
 STATE = "trainer_state.json"
 """The file that the Trainer writes into a checkpoint last."""
+SAVE_EVERY_S = 600
 VALUE = "eval_value"
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
 
@@ -215,10 +218,11 @@ class Training:
                 self.runtime.progress(phase.name, "steps") as on_progress,
                 loading_quietly(),
                 warnings.catch_warnings(),
+                _stopping(self.runtime.notify) as interrupts,
             ):
                 # Of transformers and torch to those who call them: nothing that a user could change.
                 warnings.simplefilter("ignore")
-                trainer.add_callback(_told(on_progress, started))
+                trainer.add_callback(_told(on_progress, started, interrupts))
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         except torch.OutOfMemoryError as error:
             raise UsageError(
@@ -326,13 +330,51 @@ def _step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
-def _told(on_progress: OnProgress, started: float) -> Any:
-    """A callback that moves a bar, logs the seconds so far, and ends a training that diverged."""
+@contextmanager
+def _stopping(notify: Callable[[str], object]) -> Iterator[list[int]]:
+    """The signals that came within it: the first one only asks for a checkpoint, the second one interrupts."""
+    came: list[int] = []
+    both, interrupt = (signal.SIGINT, signal.SIGTERM), signal.default_int_handler
+    alone = threading.current_thread() is threading.main_thread()  # which takes all signals
+    taken = [one for one in both if alone and signal.getsignal(one) is interrupt]
+
+    def take(number: int, frame: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+        # In a thread, since this one may be writing.
+        said = "stopping at the next checkpoint, after this step. Interrupt again to stop at once, without it"
+        threading.Thread(target=notify, args=(said,)).start()
+
+    for one in taken:
+        signal.signal(one, take)
+    try:
+        yield came
+    finally:
+        for one in taken:
+            signal.signal(one, interrupt)
+    if came:
+        raise KeyboardInterrupt
+
+
+def _told(on_progress: OnProgress, started: float, interrupts: Sequence[int]) -> Any:
+    """A callback that moves a bar, logs the seconds so far, asks for checkpoints, and ends a training that diverged or,
+    with a checkpoint, one that was interrupted."""
     from transformers import TrainerCallback
 
     class Told(TrainerCallback):  # type: ignore[misc, unused-ignore] # untyped where transformers is not installed
+        saved = time.monotonic()
+
         def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
             on_progress(state.global_step, state.max_steps)
+            # The last step of an epoch is saved once it is measured: to continue from it means from the next epoch.
+            if state.epoch % 1:
+                control.should_save = bool(interrupts) or time.monotonic() - self.saved >= SAVE_EVERY_S
+
+        def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            self.saved = time.monotonic()
+            if interrupts:
+                raise KeyboardInterrupt
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **parts: Any) -> None:
             state.log_history[-1]["seconds"] = round(time.monotonic() - started, 1)
@@ -382,9 +424,7 @@ def work_folder(wanted: Output, settings: str) -> Iterator[Path]:
         raise UsageError(f"another training works in {work}. Wait until it is done, or choose another output") from None
     with held:
         _refuse(output)  # by the one that worked here until now
-        # A training that ended before its first checkpoint, for example because of a bad base, has nothing to resume.
-        begun = any(work.glob("*/checkpoints/*")) or any(work.glob("*/done.json"))
-        if begun and not resume:
+        if _begun(work) and not resume:
             raise UsageError(
                 f"{work} contains an unfinished training. Use --resume to continue it, or remove it to start again"
             )
@@ -404,7 +444,13 @@ def work_folder(wanted: Output, settings: str) -> Iterator[Path]:
         try:
             yield work
         except KeyboardInterrupt as stop:
-            raise KeyboardInterrupt("interrupted. Use --resume to continue from the last checkpoint") from stop
+            there, none = "Use --resume to continue from the last checkpoint", "There was no checkpoint to resume from"
+            raise KeyboardInterrupt(f"interrupted. {there if _begun(work) else none}") from stop
+
+
+def _begun(work: Path) -> bool:
+    """Whether there is something to resume: there is not before the first checkpoint."""
+    return any(work.glob(f"*/checkpoints/*/{STATE}")) or any(work.glob("*/done.json"))
 
 
 def _refuse(output: Path) -> None:

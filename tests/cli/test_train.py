@@ -164,7 +164,7 @@ def task_files(tmp_path_factory) -> Path:
 def trained(recipe: str, model: str, task_files: Path, base: str, *more: object):
     """What the command of a recipe's page prints as JSON, with files for its words in capitals, and what it says."""
     task = "posts" if recipe == "checkthat-4b" else "climate"
-    words = shlex.split(load_recipe(recipe).fine_tuned[model].train.removeprefix("ccheck "))
+    words = shlex.split(load_recipe(recipe).fine_tuned[model].train.rpartition("ccheck ")[2])
     words = [str(next(task_files.glob(f"{task}-{word.lower()}.*"), word)) if word.isupper() else word for word in words]
     words[words.index("--output") + 1] = "out"
     ran = works(*words, "--base", task_files / base, *more, "--json")

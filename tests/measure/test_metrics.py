@@ -158,16 +158,17 @@ def test_intervals_also_of_a_score_a_part_of_which_has_fewer_claims():
 def test_what_claims_run_and_judgements_do_not_share_is_said():
     claims = [Claim("a", "a"), Claim("b", "b"), Claim("c", "c"), Claim("e", "e")]
     run = {"a": {"d1": 2.0, "x": 1.0}, "b": {}, "c": {"d2": 1.0}, "e": {"d1": 1.0}}
-    qrels = {"a": {"d1": 1, "gone": 1}, "b": {"d1": 1}, "e": {"d2": 0}, "f": {"d2": 1}}
-    said = coverage(claims, run, qrels, lambda ids: [one for one in ids if one != "gone"])
+    qrels = {"a": {"d1": 1, "gone": 1}, "b": {"d1": 1}, "e": {"d2": 0}, "f": {"lost": 0}}
+    said = coverage(claims, run, qrels, ["nDCG@10"], lambda ids: [one for one in ids if one != "gone"])
     assert said == [
         "1 of 4 claims without judgements, left out of all metrics: c",
         "1 of 4 judged claims not in the claims: f",
-        "1 of 4 judged claims with nothing retrieved, counted as 0: b",
-        "1 of 4 judged claims without a relevant document, counted as 0 (left out of ClimateCheck's score): e",
+        "1 of 3 measured claims with nothing retrieved, counted as 0: b",
+        "1 of 3 measured claims without a relevant document, counted as 0: e",
         "1 of 3 judged documents not in the store (1 relevant), so they can't be found: gone",
     ]
-    assert coverage(None, {"a": {"d1": 1.0}}, {"a": {"d1": 1}}) == []
+    assert "counted as 0 (left out of ClimateCheck's score): e, f" in coverage(None, run, qrels, ["ClimateCheck"])[-1]
+    assert coverage(None, {"a": {"d1": 1.0}}, {"a": {"d1": 1}}, ["AP"]) == []
 
 
 @pytest.mark.parametrize("seed", range(4))

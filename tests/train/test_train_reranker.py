@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 
 import pytest
 import tiny_training as tiny
@@ -122,6 +123,27 @@ def test_a_training_that_was_killed_goes_on(tmp_path, base):
     assert report.phases[0].seconds > 1000 > report.phases[1].seconds, "with those before it was killed"
     logs = [(tmp_path / name / "log.jsonl").read_text().splitlines() for name in ("whole", "killed")]
     assert len(logs[0]) == len(logs[1]) and any("eval_value" in line for line in logs[0])
+
+
+def test_an_epoch_that_was_interrupted_goes_on_from_its_step(tmp_path, base, monkeypatch):
+    chosen = options(base=str(base), learning_rate=1e-3)
+    whole = train(tmp_path / "whole", chosen)
+    with pytest.raises(KeyboardInterrupt, match="no checkpoint to resume"):
+        train(tmp_path / "out", chosen, deadly("first", 2, interrupt))
+    for step in (2, whole.phases[0].steps):  # in the middle, and where the epoch is to be measured
+        signalled = deadly("first", step, lambda: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt, match="--resume"):
+            train(tmp_path / "out", chosen, signalled, resume=True)
+        assert last_checkpoint(tmp_path / "out.training" / "first" / "checkpoints").name == f"checkpoint-{step}"
+    report = train(tmp_path / "out", chosen, resume=True)
+    assert report.phases[0].history == whole.phases[0].history
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "out")]
+    assert weights[0] == weights[1]
+    monkeypatch.setattr("ccheck.lab.train.loop.SAVE_EVERY_S", 0)
+    with pytest.raises(KeyboardInterrupt, match="--resume"):
+        train(tmp_path / "out-2", chosen, deadly("first", 5, interrupt))
+    kept = (tmp_path / "out-2.training" / "first" / "checkpoints").iterdir()
+    assert {one.name for one in kept} == {"checkpoint-3", "checkpoint-4"}
 
 
 @pytest.mark.parametrize("architecture", ["bert", "xlm-roberta", "deberta-v2"])
