@@ -361,7 +361,7 @@ def enrich(
     needed = recipe_to_ingest(settings, recipe, replacements(replace)) if recipe is not None else None
     with (
         runtime(settings) as models,
-        open_enricher(models, needed, in_place=in_place, one_vector=one_vector, rate=rate) as enricher,
+        open_enricher(models, needed, in_place=in_place, one_vector=one_vector, rate=rate, agreed=yes) as enricher,
     ):
         said = enricher.consequences()
         notice(*said)

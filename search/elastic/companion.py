@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ...core.errors import CcheckError, ServerError, UsageError
+from ...core.errors import CcheckError, UsageError
 from ...core.fusion import Scored
 from ...core.layout import Layout
 from ...core.stages import Bm25, Retriever
+from ...core.text import counted
 from ...core.types import Query
 from ..store import Ranks, Search, StoreInfo, searched_units
-from . import reading
+from . import bound, reading
 from .errors import Denied
 from .found import by_paper
 from .queries import MAX_CANDIDATES, Body, filter_bodies
@@ -82,17 +82,19 @@ class Companion(ElasticStore):
         ours = self.info(figures=figures)
         assert ours is not None
         documents = self._theirs.count(), self.count()
-        lacking = documents[0] - documents[1]
-        late = self.behind() if figures else None
+        lacking, late = documents[0] - documents[1], self.behind()
         said = f"{ours.name}: {documents[1]:,} documents, {ours.layout.describe()}"
+        newer = f"{counted(late or 0, 'document')} written since it was last up to date"
         if late:
-            said += f"; {late:,} writes to {self._theirs.index} since it was last up to date"
+            said += f"; {newer}"
         degraded = theirs.degraded
-        if lacking > 0:
+        if lacking > 0 or late:
+            lacks = f"lacks {lacking:,} of {documents[0]:,} documents, which only BM25 finds"
+            hides = "" if documents[1] else ". If a role hides documents, grant read on the companion without its query"
             degraded = (
                 *degraded,
-                f"the companion {ours.name} lacks {lacking:,} of {documents[0]:,} documents, which only BM25 "
-                f"finds. Run ccheck index enrich --store {theirs.name}",
+                f"the companion {ours.name} {lacks if lacking > 0 else f'has no vectors of {newer}'}. Run ccheck index "
+                f"enrich --store {theirs.name}{hides}",
             )
         return replace(
             theirs,
@@ -106,13 +108,21 @@ class Companion(ElasticStore):
         )
 
     def behind(self) -> int | None:
-        """How many writes to the other index came since this was made or renewed; None if that is unknown."""
-        checkpoints = self.checkpoints()
-        with suppress(ServerError):
-            shards = reading.shards(self.client, self._theirs._index().concrete, refresh=False)
-            if all(shard.key in checkpoints for shard in shards):
-                return sum(max(0, shard.last - checkpoints[shard.key]) for shard in shards)
-        return None
+        """How many documents of the other index were written since this was made or renewed; None if that is unknown.
+
+        It takes no privilege but to search. What was removed since is not found anyway.
+        """
+        late = 0
+        if not (checkpoints := self.checkpoints()):
+            return None
+        for concrete, one in self._theirs._looked()[1].items():
+            for number in range(int(one["settings"]["index"]["number_of_shards"])):
+                upto = checkpoints.get(f"{bound.uuid_of(one)}/{number}", reading.NEVER)
+                newer = [{"term": {"_index": concrete}}, {"range": {"_seq_no": {"gt": upto}}}]
+                body = {"query": {"bool": {"filter": newer}}, "size": 0, "track_total_hits": True}
+                found = self.client.search(self._theirs.index, body, preference=f"_shards:{number}")
+                late += int(found["hits"]["total"]["value"])
+        return late
 
     def join_rankings(self, search: Search) -> list[Ranks | CcheckError]:
         """The rankings of both; see `Store.rank`."""
