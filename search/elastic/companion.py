@@ -22,6 +22,7 @@ from ...core.types import Query
 from ..store import Ranks, Search, StoreInfo, searched_units
 from . import bound, reading
 from .errors import Denied
+from .fields import Index
 from .found import by_paper
 from .queries import MAX_CANDIDATES, Body, filter_bodies
 from .store import COMPANION, KNOWN_SECONDS, ElasticStore
@@ -84,18 +85,16 @@ class Companion(ElasticStore):
         documents = self._theirs.count(), self.count()
         lacking, late = documents[0] - documents[1], self.behind()
         said = f"{ours.name}: {documents[1]:,} documents, {ours.layout.describe()}"
-        newer = f"{counted(late or 0, 'document')} written since it was last up to date"
+        degraded, problem = theirs.degraded, ""
         if late:
-            said += f"; {newer}"
-        degraded = theirs.degraded
-        if lacking > 0 or late:
-            lacks = f"lacks {lacking:,} of {documents[0]:,} documents, which only BM25 finds"
+            problem = f"has not seen {counted(late, 'document')} written since it was last up to date"
+            said += f"; it {problem}"
+        if lacking > 0:
+            problem = f"lacks {lacking:,} of {documents[0]:,} documents, which only BM25 finds"
+        if problem:
             hides = "" if documents[1] else ". If a role hides documents, grant read on the companion without its query"
-            degraded = (
-                *degraded,
-                f"the companion {ours.name} {lacks if lacking > 0 else f'has no vectors of {newer}'}. Run ccheck index "
-                f"enrich --store {theirs.name}{hides}",
-            )
+            run = f"Run ccheck index enrich --store {theirs.name}{hides}"
+            degraded = (*degraded, f"the companion {ours.name} {problem}. {run}")
         return replace(
             theirs,
             passages=ours.passages,
@@ -236,10 +235,13 @@ class JoinedStore(ElasticStore):
         own, beside = super().state(), self.companion()
         return own if beside is None else _joined(own, beside.state())
 
-    def console(self, search: Search) -> str:
-        if (beside := self.companion()) is not None and _served(beside._index().layout, search.retrievers):
-            raise UsageError(f"{self.name} is searched together with {beside.name}, in requests that depend on answers")
-        return super().console(search)
+    def searched(self, retrievers: Mapping[str, Retriever]) -> Index:
+        if (beside := self.companion()) is not None and _served(beside._index().layout, retrievers):
+            raise UsageError(
+                f"{self.name} is searched together with {beside.name}, in requests that depend on answers: no template "
+                "or console can hold them"
+            )
+        return super().searched(retrievers)
 
     def rank(self, search: Search) -> list[Ranks | CcheckError]:
         beside = self.companion()

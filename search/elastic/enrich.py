@@ -222,7 +222,6 @@ _LONGEST: Final = 50
 """Elasticsearch's own limit of a value in a field's `meta`."""
 _CHANGED: Final = ("version_conflict_engine_exception", "document_missing_exception")
 _PIPELINES: Final = ("default_pipeline", "final_pipeline")
-_BLOCKS: Final = ("read_only", "read_only_allow_delete", "write", "metadata")
 
 
 class InPlace:
@@ -236,9 +235,13 @@ class InPlace:
         """The index while it is written to, with an alias of its own for that time."""
 
     def consequences(self, layout: Layout) -> Iterator[str]:
+        """The same. Raises InvalidData if the documents can't have the field."""
         embedding = _embedding(layout)
         (concrete,) = self.source.index.concrete
+        self._check_field(concrete, embedding)
         settings = self.source.described[concrete].get("settings", {}).get("index", {})
+        if (beside := self.source.store.companion()) is not None:
+            yield f"searches use the companion {beside.name}, and not these vectors, until you delete it (--undo)"
         yield (
             f"{concrete} gets the fields {VECTOR} ({embedding.dimensions} dimensions) and {DIGEST}. A field stays in "
             "the mapping until the documents are reindexed into another index: there is no undo"
@@ -331,11 +334,8 @@ class InPlace:
             return
         meta = there.get("meta")
         made = meta.get("model", "another model") if isinstance(meta, dict) and "weights" in meta else None
-        raise InvalidData(
-            f"{self.name} has a field {OBJECT} already, "
-            + (f"with vectors of {made}. Name that model with --model" if made else "which is not ccheck's")
-            + ", or use a companion index (without --in-place)"
-        )
+        what = f"with vectors of {made}. Name that model with --model, or use" if made else "which is not ccheck's. Use"
+        raise InvalidData(f"{self.name} has a field {OBJECT} already, {what} a companion index (without --in-place)")
 
 
 Target: TypeAlias = Beside | InPlace
@@ -354,7 +354,6 @@ def refuse_in_place(source: Source) -> None:
     kept = described.get("mappings", {}).get("_source", {})
     mode = settings.get("mapping", {}).get("source", {}).get("mode") or kept.get("mode")
     following = settings.get("xpack", {}).get("ccr", {}).get("following_index")
-    blocks = [name for name in _BLOCKS if str(settings.get("blocks", {}).get(name)).lower() == "true"]
     reasons = {
         f"belongs to the data stream {described.get('data_stream')}, which only takes new documents": (
             described.get("data_stream")
@@ -367,7 +366,7 @@ def refuse_in_place(source: Source) -> None:
         ),
         "is mounted from a snapshot and can't be written to": settings.get("store", {}).get("type") == "snapshot",
         "follows an index of another cluster and takes only its writes": str(following).lower() == "true",
-        f"does not accept changes ({', '.join(f'index.blocks.{name}' for name in blocks)} is set)": blocks,
+        f"does not accept changes ({', '.join(blocks := bound.blocks(described))} is set)": blocks,
     }
     for why, applies in reasons.items():
         if applies:
