@@ -153,6 +153,7 @@ def _record(settings: Settings) -> Iterator[Finding]:
         if settings.record and (record := record_of(store, settings)) is not None:
             try:
                 with contextlib.closing(record):
+                    record.refuse_unwritable()
                     record.get(["0" * 16])
                 yield Finding("record", "ok", record.name)
             except (InvalidData, Incomplete) as error:

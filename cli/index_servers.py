@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -361,7 +362,7 @@ def enrich(
     needed = recipe_to_ingest(settings, recipe, replacements(replace)) if recipe is not None else None
     with (
         runtime(settings) as models,
-        open_enricher(models, needed, in_place=in_place, one_vector=one_vector, rate=rate) as enricher,
+        open_enricher(models, needed, in_place=in_place, one_vector=one_vector, rate=rate, agreed=yes) as enricher,
     ):
         said = enricher.consequences()
         notice(*said)
@@ -372,6 +373,7 @@ def enrich(
         if said and not confirmed(f"Change the documents of {enricher.target.name}?", yes=yes):
             notice("nothing was changed")
             return
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as after Ctrl-C
         try:
             with progress_bar("enriching", unit="documents") as update:
                 report = enricher.run(update)

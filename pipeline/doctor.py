@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
+from ..core.errors import CcheckError, Incomplete, InvalidData, MissingExtra, NotFound, ServerError, UsageError
 from ..core.install import DISTRIBUTION, install_command
 from ..core.keys import key_for
 from ..core.models import (
@@ -267,6 +267,7 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
     """Checks the store as a query does before its first claim, and with one search. Nothing is downloaded for it."""
     from ..core.types import Claim
     from .checker import Checker
+    from .plan import DEGRADED
 
     try:
         recipe = only_searching(load_recipe(resolved.settings.recipe))
@@ -297,8 +298,12 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
                 plan = None
                 about.append(f"not searched: {error}. With access to the hub, a query downloads it")
             yield Finding("store", "ok" if plan is not None else "absent", "; ".join(about))
+            late = bool(info.degraded or info.pending)
             for warning in plan.warnings if plan is not None else ():
-                yield Finding("search", "absent", warning)
+                if late and warning.startswith(DEGRADED):
+                    yield Finding("search", "failed", warning, Incomplete.exit_code)
+                else:
+                    yield Finding("search", "absent", warning)
             if not info.made_here and plan is not None and plan.embedder is not None:
                 yield (agreed := _agreement(checker.store, plan.embedder))
                 if profile is not None and agreed.status == "ok" and model is not None:

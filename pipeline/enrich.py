@@ -100,7 +100,7 @@ class Enricher:
     def run(self, on_progress: OnProgress | None = None) -> EnrichReport:
         """Add what is lacking or has changed. Raises a CcheckError; what was written by then stays.
 
-        `on_progress` is told how many documents were dealt with, and how many there are.
+        `on_progress` is told how many documents need no embedding any more, and how many there are.
         """
         started, report = time.monotonic(), self._report
         self._on_progress = on_progress or self._on_progress
@@ -136,8 +136,9 @@ class Enricher:
             self._source.store.abandon()
 
     def _put(self, pump: Pump[_Batch, Wrote], maker: EntryMaker, batch: _Batch) -> None:
-        self._progress()
+        self._progress(len(batch.changed))
         entries = self._entries(maker, batch)
+        self._progress(0)
         pump.put(batch, lambda: self._write(entries), AHEAD - 1)
 
     def _look(self, page: Page, batch: _Batch) -> None:
@@ -171,7 +172,8 @@ class Enricher:
         self._report.without_text += len(empty)
         made: list[Entry] = []
         if full:
-            made = maker.make([(document, own, ()) for document, own, _ in full], lambda share: self._progress())
+            documents = [(document, own, ()) for document, own, _ in full]
+            made = maker.make(documents, lambda share: self._progress(round(len(full) * (1 - share))))
             self._report.cut += sum(
                 tokens > default_chunking(one.embedder.spec).longer_than
                 for one in self.encoders.dense
@@ -204,16 +206,15 @@ class Enricher:
         for number, page in enumerate(batch.pages):
             failed = number in batch.failed or any(one.id in wrote.refused for one in page.written)
             self.target.done(page, failed)
-        self._progress()
 
     def _fail(self, id_: str, why: str) -> None:
         if len(self._report.failures) < NAMED:
             self._report.failures[id_] = why
         self._report.failed += 1
 
-    def _progress(self) -> None:
-        report = self._report
-        done = report.made + report.unchanged + report.failed + report.changed
+    def _progress(self, waiting: int) -> None:
+        """So many of the documents that were read are not embedded yet."""
+        done = self._report.read - waiting
         self._on_progress(done, max(done, self._total))  # more can come meanwhile
 
 
@@ -225,8 +226,9 @@ def open_enricher(
     in_place: bool = False,
     one_vector: bool | None = None,
     rate: float | None = None,
+    agreed: bool = False,
 ) -> Iterator[Enricher]:
-    """Open the settings' store, which ccheck did not make, and the models for what it gets.
+    """Open the settings' store, which ccheck did not make, and the models for what it gets. `agreed`: see `Beside`.
 
     By default it gets the vectors of the settings' model; a recipe can ask for more. With `one_vector`, a new companion
     gets one for each document, in a flat field, with False one for each passage, nested. By default `Source.sample`
@@ -256,7 +258,7 @@ def open_enricher(
                     raise UsageError(f"{beside.name} has other vectors than you ask for. Delete it first (--undo)")
                 encoders = open_encoders(runtime, info, recipe, recipe is None or None)
             _refuse_unread(encoders)
-            target = Beside(source, beside)
+            target = Beside(source, beside, agreed=agreed)
         yield Enricher(target, encoders, runtime.settings, rate, plan)
 
 

@@ -91,14 +91,19 @@ WORDS = Model(-1.937, {"bm25_gap": 1.286, "words": 1.269, "sentence_words": 1.84
 """Without cosines, or with those of another model."""
 
 
-def relevance(claim: str, hits: Sequence[Hit], retrievers: Mapping[str, Retriever], fingerprint: str | None) -> float:
+def relevance(
+    claim: str, hits: Sequence[Hit], retrievers: Mapping[str, Retriever], fingerprint: str | None, gaps: bool = False
+) -> float:
     """The probability that one of the hits, best first, bears on the claim; 0 without hits.
 
-    `hits` have the scores and ranks of the `retrievers`. `fingerprint` is that of the store's main embedding.
+    `hits` have the scores and ranks of the `retrievers`. `fingerprint` is that of the store's main embedding. `gaps`:
+    documents may lack vectors, so that words alone count where no cosine is known of the best by its words.
     """
     if not hits:
         return 0.0
     model, bm25, dense = model_for(retrievers, fingerprint)
+    if gaps and dense and any(hit.ranks.get(bm25) == 1 and dense not in hit.scores for hit in hits if bm25):
+        model, dense = WORDS, None
     return model.probability(features(claim, hits, bm25, dense))
 
 

@@ -248,13 +248,13 @@ def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
     """Fill in the probability that something that was found bears on the claim, unless searches find too little."""
     if not run.estimates or run.plan.degraded:
         return
-    fingerprint = run.plan.fingerprint
+    fingerprint, gaps = run.plan.fingerprint, not run.plan.info.made_here
     for state in going(states):
         if (language := foreign_language(state.text)) is not None:
             # The estimate compares words and cosines that mean nothing in this language.
             state.warnings += retrieval_is_weak(language, run.plan.retrievers, fingerprint)
             continue
-        state.relevance = round(relevance(state.text, state.hits, run.plan.retrievers, fingerprint), 4)
+        state.relevance = round(relevance(state.text, state.hits, run.plan.retrievers, fingerprint, gaps), 4)
 
 
 @span("rerank")

@@ -146,6 +146,11 @@ class FileRecord(Closing):
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
+    def refuse_unwritable(self) -> None:
+        """Raises InvalidData if the file takes no checks."""
+        if self.path.exists() and not os.access(self.path, os.W_OK):
+            raise InvalidData(f"the record {self.name} can't be written to: its permissions forbid it")
+
     @property
     def busy(self) -> bool:
         """Whether a call would have to open the file first, or to wait for another thread."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 import socket
 from collections import Counter
@@ -18,18 +19,19 @@ from typing import Any
 from urllib.parse import quote
 
 from .. import es_mappings
+from ..core.citation import citation_of
 from ..core.errors import InvalidData, NotFound, ServerError
 from ..core.redaction import without_secrets
 from ..core.settings import Settings
+from ..core.types import Document
 from ..llm.budget import price_of
-from ..search.elastic import ElasticStore
-from ..search.elastic.errors import AlreadyExists, Denied
+from ..search.elastic import ElasticStore, bound
+from ..search.elastic.errors import AlreadyExists, Denied, part_error
+from ..search.elastic.ownership import RECORD
 from .record import kept_check, missing, permalink, stored, text_of, within_limit
 from .types import Check, Correction, Wanted
 
 PREFIX = "ccheck-checks-"
-MARK = "ccheck_checks"
-"""What the mapping's `_meta` has if the index is a record."""
 FORMAT = 1
 FORGOTTEN_AT_ONCE = 10_000
 """How many old checks one call of `forget` removes at most. The next process goes on."""
@@ -37,6 +39,7 @@ FILE = "file"
 """The status of a document that records a file of claims, and not a check."""
 _WRITE = {"require_alias": "true", "timeout": "10s"}
 """The server waits so long for a shard that is gone, instead of a minute; the client says whether to try again."""
+log = logging.getLogger(__name__)
 TRIES = 20
 """How often a correction is tried while others write to the same check."""
 
@@ -159,6 +162,13 @@ class ElasticRecord:
         with self._client.understanding():
             return sum(one["delete"]["status"] == 200 for one in answer["items"])
 
+    def refuse_unwritable(self) -> None:
+        """Raises InvalidData if the index takes no checks."""
+        described = self._client.on_index("GET", self._alias) if self._exists() else {}
+        for index, one in described.items():
+            if blocks := bound.blocks(one):
+                raise InvalidData(f"{self.name} takes no checks: {index} has {', '.join(blocks)}")
+
     def close(self) -> None:
         """Nothing: the connection is the store's."""
 
@@ -167,7 +177,12 @@ class ElasticRecord:
     def _request(
         self, method: str, action: str, body: Mapping[str, Any] | None = None, params: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        return self._client.on_index(method, self._alias, action, body, params=params)
+        # An answer waits until it is kept, and need not wait for room on a disk.
+        answer = self._client.on_index(method, self._alias, action, body, params=params, full=False)
+        for one in answer.get("docs", ()):
+            if "error" in one:
+                raise part_error(one, self._client.connection, self._alias)
+        return answer
 
     def _document(self, id_: str) -> dict[str, Any]:
         """What the server says of a document as it was last written; nothing without a record."""
@@ -187,7 +202,7 @@ class ElasticRecord:
         properties = _template()["mappings"]["properties"]
         with self._client.understanding():
             for index, one in described.items():
-                made = one.get("mappings", {}).get("_meta", {}).get(MARK, {})
+                made = one.get("mappings", {}).get("_meta", {}).get(RECORD, {})
                 if made.get("format") != FORMAT or self._alias not in one.get("aliases", {}):
                     raise InvalidData(
                         f"{index} on {self._client.connection.url} is not a record of checks of this version of ccheck"
@@ -208,7 +223,8 @@ class ElasticRecord:
             return
         body = {**_template(), "aliases": {self._alias: {"is_write_index": True}}}
         with contextlib.suppress(AlreadyExists):
-            self._client.request("PUT", f"/{quote(self._alias)}-000001", body)
+            self._client.request("PUT", f"/{quote(self._alias)}-000001", body, index=self._alias)
+            log.warning("checks are kept in the new index %s-000001", self.name)
         if not self._exists():
             raise InvalidData(f"{self._alias}-000001 is there, but not its alias {self._alias}. Add the alias again")
 
@@ -234,7 +250,7 @@ class ElasticRecord:
             "evidence": [
                 {
                     **{name: one[name] for name in ("rank", "doc_id", "title")},
-                    "year": _year(one["metadata"].get("year")),
+                    "year": int(citation_of(Document(one["doc_id"], "", "", one["metadata"])).year or 0) or None,
                     "stance": (one["stance"] or {}).get("label"),
                     "confidence": (one["stance"] or {}).get("confidence"),
                 }
@@ -261,10 +277,6 @@ def _template() -> dict[str, Any]:
     """The settings and mappings of a new record."""
     template: dict[str, Any] = es_mappings.read("ccheck-checks")["template"]
     return template
-
-
-def _year(value: Any) -> int | None:
-    return value if isinstance(value, int) and 0 < value < 10_000 else None
 
 
 def _check(source: Mapping[str, Any]) -> Check:

@@ -18,6 +18,8 @@ from ...core.errors import CcheckError, InvalidData, NotFound
 from .client import Client, path_of
 from .errors import OWN_ALIAS, Denied
 
+_BLOCKS = ("read_only", "read_only_allow_delete", "write", "metadata")
+
 
 class Lost(InvalidData):
     """The index is gone, and another one may have its name."""
@@ -75,6 +77,14 @@ def found(index: str, one: Mapping[str, Any]) -> Bound:
 
 def uuid_of(one: Mapping[str, Any]) -> str:
     return str(one.get("settings", {}).get("index", {}).get("uuid", ""))
+
+
+def blocks(one: Mapping[str, Any]) -> list[str]:
+    """The settings with which an index that `described` has refuses writes."""
+    settings = one.get("settings", {}).get("index", {})
+    found = {f"index.blocks.{name}": settings.get("blocks", {}).get(name) for name in _BLOCKS}
+    found["index.verified_before_close"] = settings.get("verified_before_close")  # it is closed
+    return [name for name, value in found.items() if str(value).lower() == "true"]
 
 
 def bind(client: Client, one: Bound) -> Bound:

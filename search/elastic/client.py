@@ -118,11 +118,12 @@ class Client:
         index: str | None = None,
         patient: bool = True,
         slow: bool = False,
+        full: bool = True,
     ) -> dict[str, Any]:
         """The server's whole answer. A body of bytes is newline-delimited JSON.
 
-        An answer with a part that may succeed later is asked for again. `patient` and `slow` are those of `again`; only
-        for what may be done twice. Raises a CcheckError, also for an answer in which a part is missing.
+        An answer with a part that may succeed later is asked for again. `patient`, `slow` and `full` are those of
+        `again`; only for what may be done twice. Raises a CcheckError, also for an answer in which a part is missing.
         """
 
         def attempt() -> dict[str, Any]:
@@ -132,7 +133,7 @@ class Client:
             return answer
 
         try:
-            answer = self.again(path, attempt, patient=patient, slow=slow)
+            answer = self.again(path, attempt, patient=patient, slow=slow, full=full)
         except (ApiError, TransportError, Busy) as error:
             raise translate(error, self.connection, index) from error
         with self.understanding():
@@ -176,13 +177,14 @@ class Client:
         *,
         patient: bool = True,
         slow: bool = False,
+        full: bool = True,
     ) -> T:
         """Returns the result of `attempt`, which requests `path`. It is repeated while its error may pass.
 
         `attempt` raises `Busy` for a part of an answer that says to come back later. Not `patient`: a few tries,
         whatever the server did before. `slow`: also after an answer took too long; a search that did so once will
-        again, unless the host was at fault: if there are several, one other is asked. Nothing is tried again once
-        `stopped` is set.
+        again, unless the host was at fault: if there are several, one other is asked. `full`: also while an index takes
+        no writes because a disk is full. Nothing is tried again once `stopped` is set.
         """
         stopped = stopped or self.abandoned
         failed_since: float | None = None
@@ -202,7 +204,7 @@ class Client:
                     self._silent.pop(kind, None)
                 if isinstance(error, ConnectionTimeout) and others:
                     others = False  # the client asks the one that took too long last of all
-                elif not _passes(error, slow):
+                elif not _passes(error, slow, full):
                     if isinstance(error, ApiError):
                         self._heard(kind)
                     elif isinstance(error, ConnectionTimeout):
@@ -334,12 +336,12 @@ def _tls(connection: Connection) -> dict[str, Any]:
     return options | {name: str(file) for name, (_, file) in files.items() if file is not None}
 
 
-def _passes(error: BaseException, slow: bool) -> bool:
+def _passes(error: BaseException, slow: bool, full: bool) -> bool:
     """Whether the same request may succeed a little later."""
     if isinstance(error, Busy):
         return True
     if isinstance(error, ApiError):
-        return may_pass(error.meta.status, error.body)
+        return may_pass(error.meta.status, error.body, full)
     if isinstance(error, ConnectionTimeout):
         return slow or isinstance(error.__cause__, ConnectTimeoutError)
     if isinstance(error, TlsError) or isinstance(error.__cause__, CcheckError):  # an answer beyond what is read

@@ -9,19 +9,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ...core.errors import CcheckError, ServerError, UsageError
+from ...core.errors import CcheckError, UsageError
 from ...core.fusion import Scored
 from ...core.layout import Layout
 from ...core.stages import Bm25, Retriever
+from ...core.text import counted
 from ...core.types import Query
 from ..store import Ranks, Search, StoreInfo, searched_units
-from . import reading
+from . import bound, reading
 from .errors import Denied
+from .fields import Index
 from .found import by_paper
 from .queries import MAX_CANDIDATES, Body, filter_bodies
 from .store import COMPANION, KNOWN_SECONDS, ElasticStore
@@ -82,18 +83,18 @@ class Companion(ElasticStore):
         ours = self.info(figures=figures)
         assert ours is not None
         documents = self._theirs.count(), self.count()
-        lacking = documents[0] - documents[1]
-        late = self.behind() if figures else None
+        lacking, late = documents[0] - documents[1], self.behind()
         said = f"{ours.name}: {documents[1]:,} documents, {ours.layout.describe()}"
+        degraded, problem = theirs.degraded, ""
         if late:
-            said += f"; {late:,} writes to {self._theirs.index} since it was last up to date"
-        degraded = theirs.degraded
+            problem = f"has not seen {counted(late, 'document')} written since it was last up to date"
+            said += f"; it {problem}"
         if lacking > 0:
-            degraded = (
-                *degraded,
-                f"the companion {ours.name} lacks {lacking:,} of {documents[0]:,} documents, which only BM25 "
-                f"finds. Run ccheck index enrich --store {theirs.name}",
-            )
+            problem = f"lacks {lacking:,} of {documents[0]:,} documents, which only BM25 finds"
+        if problem:
+            hides = "" if documents[1] else ". If a role hides documents, grant read on the companion without its query"
+            run = f"Run ccheck index enrich --store {theirs.name}{hides}"
+            degraded = (*degraded, f"the companion {ours.name} {problem}. {run}")
         return replace(
             theirs,
             passages=ours.passages,
@@ -106,13 +107,21 @@ class Companion(ElasticStore):
         )
 
     def behind(self) -> int | None:
-        """How many writes to the other index came since this was made or renewed; None if that is unknown."""
-        checkpoints = self.checkpoints()
-        with suppress(ServerError):
-            shards = reading.shards(self.client, self._theirs._index().concrete, refresh=False)
-            if all(shard.key in checkpoints for shard in shards):
-                return sum(max(0, shard.last - checkpoints[shard.key]) for shard in shards)
-        return None
+        """How many documents of the other index were written since this was made or renewed; None if that is unknown.
+
+        It takes no privilege but to search. What was removed since is not found anyway.
+        """
+        late = 0
+        if not (checkpoints := self.checkpoints()):
+            return None
+        for concrete, one in self._theirs._looked()[1].items():
+            for number in range(int(one["settings"]["index"]["number_of_shards"])):
+                upto = checkpoints.get(f"{bound.uuid_of(one)}/{number}", reading.NEVER)
+                newer = [{"term": {"_index": concrete}}, {"range": {"_seq_no": {"gt": upto}}}]
+                body = {"query": {"bool": {"filter": newer}}, "size": 0, "track_total_hits": True}
+                found = self.client.search(self._theirs.index, body, preference=f"_shards:{number}")
+                late += int(found["hits"]["total"]["value"])
+        return late
 
     def join_rankings(self, search: Search) -> list[Ranks | CcheckError]:
         """The rankings of both; see `Store.rank`."""
@@ -226,10 +235,13 @@ class JoinedStore(ElasticStore):
         own, beside = super().state(), self.companion()
         return own if beside is None else _joined(own, beside.state())
 
-    def console(self, search: Search) -> str:
-        if (beside := self.companion()) is not None and _served(beside._index().layout, search.retrievers):
-            raise UsageError(f"{self.name} is searched together with {beside.name}, in requests that depend on answers")
-        return super().console(search)
+    def searched(self, retrievers: Mapping[str, Retriever]) -> Index:
+        if (beside := self.companion()) is not None and _served(beside._index().layout, retrievers):
+            raise UsageError(
+                f"{self.name} is searched together with {beside.name}, in requests that depend on answers: no template "
+                "or console can hold them"
+            )
+        return super().searched(retrievers)
 
     def rank(self, search: Search) -> list[Ranks | CcheckError]:
         beside = self.companion()

@@ -15,12 +15,14 @@ from .errors import Denied
 from .mappings import OURS
 from .ownership import policy_problem
 
+ENRICHING: Final = "make a companion"
 WORK: Final = (
     ("reader", False, "search"),
     ("reader", True, "search a companion"),
     ("enricher", False, "write to the store"),
-    ("enricher", True, "make a companion"),
+    ("enricher", True, ENRICHING),
     ("administrator", False, "create, migrate or delete indices"),
+    ("recorder", False, "keep the record of checks"),
 )
 """The purposes that a key can have: the name of the role's file, whether it is about a companion, and in words."""
 NATIVE_LICENCES = ("trial", "enterprise")
@@ -70,6 +72,9 @@ def _privileges(client: Client, index: str, described: dict[str, Any]) -> Findin
     companions = theirs and may_have_one(index)
     wanted = [(role, work, _for(role, index, its)) for role, its, work in WORK if companions or not its]
     behind = {"names": [*described], "privileges": ["read"]}
+    for _, work, needed in wanted:
+        if work == ENRICHING:  # it reads the index behind an alias
+            needed["indices"].append(behind)
     body = {
         "cluster": sorted({one for _, _, role in wanted for one in role["cluster"]}),
         "index": [entry for _, _, role in wanted for entry in role["indices"]] + [behind] * bool(described),

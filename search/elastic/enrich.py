@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from more_itertools import chunked
+
 from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import MAIN_VECTORS, Embedding, Layout
 from ...core.text import counted
@@ -24,6 +26,8 @@ COPIES = 5
 
 SAMPLED = 1_000
 """How many documents are looked at beforehand. If none of 1,000 is long, less than 0.3% are (at 95%)."""
+FEW_REMOVED = 10
+"""So many documents, or a tenth, leave a companion without a question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +121,11 @@ def open_source(store: Any) -> Source:
 class Beside:
     """A companion as a target: where what is made of documents goes."""
 
-    def __init__(self, source: Source, store: Companion) -> None:
-        self.source, self.name, self.store = source, store.name, store
+    def __init__(self, source: Source, store: Companion, *, agreed: bool = False) -> None:
+        """`agreed`: it may lose many documents that its index seems to lack."""
+        self.source, self.name, self.store, self._agreed = source, store.name, store, agreed
         self.checkpoints: dict[str, int] = {}
         self._shards: list[Shard] | None = None
-        self._seen: Counter[str] = Counter()
         self._stuck: set[str] = set()
         self._was_empty = False
         self._begun: dict[str, int] = {}
@@ -138,6 +142,8 @@ class Beside:
         except Denied:
             self._shards = None
         kept = {} if self._was_empty else self.store.checkpoints()
+        if self.source.store.count() - self.store.count() > (self.store.behind() or 0):
+            kept = {}  # it has lost some: all are read again, and those that it has are not embedded again
         self._begun = {shard.key: kept.get(shard.key, reading.NEVER) for shard in self._shards or ()}
         self.checkpoints = dict(self._begun)
 
@@ -149,7 +155,6 @@ class Beside:
             return
         for shard in self._shards:
             for upto, some in reading.written_since(self.source.client, shard, self._begun[shard.key], wanted):
-                self._seen[shard.key] += len(some)
                 yield Page(some, shard, upto)
 
     def digests(self, page: Page) -> Mapping[str, str]:
@@ -177,24 +182,30 @@ class Beside:
     def finish(self, failures: int) -> int:
         """Make everything searchable, and remove what its index no longer has. Returns how much that was."""
         self.store.publish()
-        removed = 0 if self._was_empty or not self._may_have_removed(failures) else self._remove()
+        may_have_removed = not self._was_empty and self._may_have_removed(failures)
         if self._shards is not None:
             for shard in self._shards:
                 if shard.key not in self._stuck:
                     self.checkpoints[shard.key] = shard.last
             self.remember()
-        return removed
+        return self._remove() if may_have_removed else 0
 
     def _may_have_removed(self, failures: int) -> bool:
-        """Whether documents may have gone. A removal is a write that left no document, as a replaced write is."""
+        """Whether documents may have gone: the companion has some that its index does not have, or has anew."""
         if self._shards is None or set(self.store.checkpoints()) - set(self.checkpoints):
             return True
-        gone = any(shard.last - self._begun[shard.key] > self._seen[shard.key] for shard in self._shards)
-        return gone and (failures > 0 or self.store.count() != self.source.store.count())
+        return self.store.count() > self.source.store.count() - failures
 
     def _remove(self) -> int:
-        gone = reading.lacking(self.source.client, self.store.index, self.source.name)
-        removed = sum(self.store.delete(ids) for ids in gone)
+        """Raises InvalidData if that is much, and was not agreed to: a role can hide documents."""
+        gone = [id_ for some in reading.lacking(self.source.client, self.store.index, self.source.name) for id_ in some]
+        if not self._agreed and len(gone) > max(FEW_REMOVED, (count := self.store.count()) // 10):
+            raise InvalidData(
+                f"this key or user does not find {len(gone):,} of the {count:,} documents of {self.name} in "
+                f"{self.source.store.name}: they were removed there, or a role hides them. They stay in the companion. "
+                "If they were removed, run the same command with --yes"
+            )
+        removed = sum(self.store.delete(ids) for ids in chunked(gone, reading.DOCUMENTS_AT_ONCE))
         if removed:
             self.store.publish()
         return removed
@@ -211,7 +222,6 @@ _LONGEST: Final = 50
 """Elasticsearch's own limit of a value in a field's `meta`."""
 _CHANGED: Final = ("version_conflict_engine_exception", "document_missing_exception")
 _PIPELINES: Final = ("default_pipeline", "final_pipeline")
-_BLOCKS: Final = ("read_only", "read_only_allow_delete", "write", "metadata")
 
 
 class InPlace:
@@ -225,9 +235,13 @@ class InPlace:
         """The index while it is written to, with an alias of its own for that time."""
 
     def consequences(self, layout: Layout) -> Iterator[str]:
+        """The same. Raises InvalidData if the documents can't have the field."""
         embedding = _embedding(layout)
         (concrete,) = self.source.index.concrete
+        self._check_field(concrete, embedding)
         settings = self.source.described[concrete].get("settings", {}).get("index", {})
+        if (beside := self.source.store.companion()) is not None:
+            yield f"searches use the companion {beside.name}, and not these vectors, until you delete it (--undo)"
         yield (
             f"{concrete} gets the fields {VECTOR} ({embedding.dimensions} dimensions) and {DIGEST}. A field stays in "
             "the mapping until the documents are reindexed into another index: there is no undo"
@@ -320,11 +334,8 @@ class InPlace:
             return
         meta = there.get("meta")
         made = meta.get("model", "another model") if isinstance(meta, dict) and "weights" in meta else None
-        raise InvalidData(
-            f"{self.name} has a field {OBJECT} already, "
-            + (f"with vectors of {made}. Name that model with --model" if made else "which is not ccheck's")
-            + ", or use a companion index (without --in-place)"
-        )
+        what = f"with vectors of {made}. Name that model with --model, or use" if made else "which is not ccheck's. Use"
+        raise InvalidData(f"{self.name} has a field {OBJECT} already, {what} a companion index (without --in-place)")
 
 
 Target: TypeAlias = Beside | InPlace
@@ -343,7 +354,6 @@ def refuse_in_place(source: Source) -> None:
     kept = described.get("mappings", {}).get("_source", {})
     mode = settings.get("mapping", {}).get("source", {}).get("mode") or kept.get("mode")
     following = settings.get("xpack", {}).get("ccr", {}).get("following_index")
-    blocks = [name for name in _BLOCKS if str(settings.get("blocks", {}).get(name)).lower() == "true"]
     reasons = {
         f"belongs to the data stream {described.get('data_stream')}, which only takes new documents": (
             described.get("data_stream")
@@ -356,7 +366,7 @@ def refuse_in_place(source: Source) -> None:
         ),
         "is mounted from a snapshot and can't be written to": settings.get("store", {}).get("type") == "snapshot",
         "follows an index of another cluster and takes only its writes": str(following).lower() == "true",
-        f"does not accept changes ({', '.join(f'index.blocks.{name}' for name in blocks)} is set)": blocks,
+        f"does not accept changes ({', '.join(blocks := bound.blocks(described))} is set)": blocks,
     }
     for why, applies in reasons.items():
         if applies:

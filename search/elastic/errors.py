@@ -44,12 +44,17 @@ _REJECTED = re.compile(r"rejected execution of .*\[name = (?:[^/,\]]*/)?([\w-]+)
 """A rejection's reason is a page of Java objects, with the pool's name among them."""
 OWN_ALIAS = re.compile(r"-writes-[0-9a-f]{16}$")
 """The end of the name that an index is written to by (`bound`); people know the index."""
+_BLOCKED = "cluster_block_exception"
 _WRITE_BLOCK = "FORBIDDEN/8/"
 """The part of the server's reason that only a write block has."""
+_CLOSED = "FORBIDDEN/4/"
+"""The same of a closed index, to which somebody writes."""
 _SHARD_GONE = re.compile(r"missing shards|No shard available|primary shard is not active|^all shards failed$")
 _WHY_GONE = "GET _cluster/allocation/explain on the server says why a shard is gone"
 _UNUSABLE = " Consider using `allow_partial_search_results`"
 """Advice of the server to its clients."""
+_BESIDE = re.compile(r"^ccheck-(checks|companion)-")
+"""Begins the names of what belongs to a store: `ccheck doctor` says with the store what a key may do there."""
 _LONGEST = 600
 _MOST_ERRORS = 50
 
@@ -122,21 +127,21 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     kind, reason = reason_of(body)
     if status == 404 and kind in ("index_not_found_exception", "alias_missing", "aliases_not_found_exception"):
         return NotFound(f"there is no index {where}. Create it with ccheck ingest FILE --store {where}")
-    if kind == "index_closed_exception":
+    if kind == "index_closed_exception" or _CLOSED in reason:
         return ServerError(f"{where} is closed. Somebody did that: open it with POST {index or 'INDEX'}/_open")
     if status == 401:
         return ServerError(
             f"{connection.url} does not accept the credentials ({reason}): "
             + (connection.withheld or "set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD")
         )
-    if kind == "cluster_block_exception" and status != 503:
+    if kind == _BLOCKED and status != 503:
         error = WriteBlocked if _WRITE_BLOCK in reason else ServerError
         return error(f"{where} does not accept changes: {reason.rstrip(';')}. {_block_remedy(reason, index)}")
     if status == 403:
         withheld = f". {connection.withheld}" if connection.withheld else ""
         return Denied(
             f"{where} denies access: {reason}. To see which privileges are missing, run ccheck doctor "
-            f"--store {connection.url}/{index or 'INDEX'}{withheld}"
+            f"--store {connection.url}/{_BESIDE.sub('', index or 'INDEX')}{withheld}"
         )
     if status == 413:
         return InvalidData(
@@ -217,9 +222,10 @@ def too_many_clauses(body: Any) -> bool:
     )
 
 
-def may_pass(status: int, body: Any) -> bool:
-    """Whether an answer, or one part of it, says that the same may succeed a little later."""
-    if too_many_clauses(body):
+def may_pass(status: int, body: Any, full: bool = True) -> bool:
+    """Whether an answer, or one part of it, says that the same may succeed a little later; `full`: when a disk has
+    room again."""
+    if too_many_clauses(body) or (not full and status == 429 and is_type(body, _BLOCKED)):
         return False
     return status in BUSY or any(error.get("type") in PASSING for error in _errors(body))
 

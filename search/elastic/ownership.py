@@ -16,22 +16,32 @@ from .reading import figures
 
 _HARMFUL = {"rollover", "delete", "shrink", "searchable_snapshot", "downsample"}
 """Actions of a life cycle policy after which the index is another one, or none."""
+RECORD = "ccheck_checks"
+"""What the mapping's `_meta` has if the index is a record of checks."""
 _CONDITIONS = {"filter": "a filter", "index_routing": "a routing", "search_routing": "a routing"}
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The things that removing a store deletes: its index with all documents, and an alias that no other index has."""
+    """The things that removing a store deletes: its indices with all documents, and an alias that no other has."""
 
     one: Bound
     alias: str | None
     documents: int
     bytes: int | None
+    kept: tuple[Removal, ...] = ()
+    """The store's other indices: from before a migration, or of one that was not finished."""
+
+    @property
+    def all(self) -> list[Bound]:
+        return [self.one, *(removal.one for removal in self.kept)]
 
     def __str__(self) -> str:
         size = f" ({self.bytes / 1e6:,.1f} MB)" if self.bytes is not None else ""
         alias = f" and its alias {self.alias}" if self.alias else ""
-        return f"the index {self.one.index} with {self.documents:,} documents{size}{alias}"
+        return "; ".join(
+            [f"the index {self.one.index} with {self.documents:,} documents{size}{alias}", *map(str, self.kept)]
+        )
 
 
 def refuse_several(name: str) -> None:
@@ -101,7 +111,7 @@ def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> s
 
 def removal(client: Client, name: str, index: Index, described: Mapping[str, Any]) -> Removal:
     """Returns what removing the store would delete. Raises InvalidData if somebody else uses any of it."""
-    if not index.made_here:
+    if not index.made_here and any(RECORD not in one["mappings"].get("_meta", {}) for one in described.values()):
         raise InvalidData(f"{index.name} was not made by ccheck. ccheck removes only what it made")
     ((concrete, found),) = described.items()
     _refuse_data_stream(index, concrete, found, "remove")

@@ -301,8 +301,8 @@ class Written:
     routing: str | None = None
 
 
-def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> list[Shard]:
-    """The shards of indices. Without `refresh`, searches may not see the writes up to `last` yet.
+def shards(client: Client, concrete: Sequence[str]) -> list[Shard]:
+    """The shards of indices, refreshed so that searches see the writes up to `last`.
 
     Raises Denied if the key or user lacks the privilege, and ServerError if a shard has no primary. A search waits for
     all shards, and counts them: statistics leave out those that are not there.
@@ -325,8 +325,7 @@ def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> 
             raise ServerError(
                 f"{client.connection.url}: {len(found)} of the {total} shards of {name} are there. Try again later"
             )
-    if refresh:
-        client.on_index("POST", name, "_refresh", slow=True)
+    client.on_index("POST", name, "_refresh", slow=True)
     return found
 
 

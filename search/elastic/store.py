@@ -269,18 +269,23 @@ class ElasticStore(Store):
 
     def drop(self) -> list[Path]:
         going = self._removal()
-        if self._going is not None and self._going.one != going.one:
+        if self._going is not None and self._going.all != going.all:
             raise InvalidData(
                 f"{self.name} changed: it was {self._going}, and is now {going}. Nothing was removed. Run the same "
                 "command again"
             )
-        bound.delete(self.client, going.one)
+        for one in going.all:
+            bound.delete(self.client, one)
         self._known, self._writer = None, Writer(self)
         return []
 
     def _removal(self) -> ownership.Removal:
         ownership.refuse_several(self.index)
-        return ownership.removal(self.client, self.index, *self._looked(fresh=True))
+        removal = ownership.removal(self.client, self.index, *self._looked(fresh=True))
+        others = (one.name for one in numbered(self.client, self.index) if one.one != removal.one)
+        connection = self.client.connection
+        kept = (ElasticStore(connection, one, client=self.client)._removal() for one in others)
+        return dataclasses.replace(removal, kept=tuple(kept))
 
     # -- searching
 

@@ -245,6 +245,10 @@ def test_what_says_the_same_is_relevant_whatever_the_height_of_bm25_and_other_mo
     higher = [dataclasses.replace(hit, scores={**hit.scores, "bm25": 3 * hit.scores["bm25"]}) for hit in NEAR]
     one, other = (relevance.relevance(CLAIM, some, RETRIEVERS, WEIGHTS) for some in (NEAR, higher))
     assert abs(one - other) < 1e-9
+    # The best by its words can lack a vector: then the others' cosines say nothing of it.
+    bare = [dataclasses.replace(NEAR[0], scores={"bm25": 30.0}, ranks={"bm25": 1}), FAR[1]]
+    words = relevance.relevance(CLAIM, bare, RETRIEVERS, "another")
+    assert relevance.relevance(CLAIM, bare, RETRIEVERS, WEIGHTS, True) == words > 0.5
 
 
 def test_each_estimate_has_its_own_limit():

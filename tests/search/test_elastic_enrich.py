@@ -187,7 +187,7 @@ def test_keeping_up_reads_only_what_was_written(client, theirs):
     put(client, theirs.index, "c", {"headline": "Title c", "body": TEXTS["c"], "year": 1999})  # the same text
     put(client, theirs.index, "e", {"headline": "New", "body": "Permafrost thaws."})
     client.delete(f"/{theirs.index}/_doc/a", params={"refresh": "true"}).raise_for_status()
-    assert "4 writes" in info_of(theirs).details["companion"]
+    assert "has not seen 3 documents" in info_of(theirs).degraded[-1]
 
     # What they removed is not found, even before the companion knows.
     (early,) = answer_all(theirs, [Query("x", embedder.vector("x"))], {"dense": Dense(depth=9)}, k=9)
@@ -236,6 +236,24 @@ def test_a_run_that_was_cut_off_goes_on(client, theirs, monkeypatch):
     assert report.made == len(second.embedded) == 4 - there.count() + report.made and theirs.count() == 4
     assert len({*first.embedded, *second.embedded}) == 4
     assert info_of(theirs).notices == ()
+
+
+def test_what_a_companion_lost_is_made_again_and_it_loses_much_only_if_agreed(client, theirs, monkeypatch):
+    def remove(index: str, *lost: str) -> None:
+        for id_ in lost:
+            client.delete(f"/{index}/_doc/{id_}", params={"refresh": "true"}).raise_for_status()
+
+    beside(theirs).run()
+    remove(f"{PREFIX}{theirs.index}", "a")
+    report = beside(theirs).run()
+    assert (report.made, report.unchanged, beside(theirs).run().read) == (1, 3, 0)
+    monkeypatch.setattr("ccheck.search.elastic.enrich.FEW_REMOVED", 1)
+    remove(theirs.index, "a", "b")
+    for _ in range(2):
+        with pytest.raises(InvalidData, match="find 2 of the 4 documents"):
+            beside(theirs).run()
+    target = Beside(open_source(theirs), Companion(theirs), agreed=True)
+    assert Enricher(target, encoders_of(TinyEmbedder()), Settings(cache_bytes=0)).run().removed == 2
 
 
 def test_without_the_privilege_to_ask_for_numbers_digests_tell(client, theirs, monkeypatch):

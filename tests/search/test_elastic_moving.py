@@ -188,6 +188,8 @@ def test_vectors_are_copied(request, server):
         (found,) = answer_all(store, [Query("x", vector_of("d5 0"))], {"dense": Dense(depth=1)}, k=1)
         assert ids(found) == ["d5"] and getattr(found, "hits", ())[0].score == pytest.approx(1, abs=1e-4)
         assert go_back(Runtime(Settings(store=store.name))).target == f"{store.index}-000001"
+        assert f"; the index {store.index}-000002 with 9 documents" in store.removal()
+        assert store.drop() == [] == moving.numbered(store.client, store.index)
 
 
 def test_a_check_that_fails_leaves_the_alias(filled, settings):

@@ -288,6 +288,18 @@ def test_a_server_that_refuses_the_record_still_answers(elasticsearch_url, elast
             service.checks()
 
 
+def test_a_full_disk_under_the_record_holds_up_no_answer(elasticsearch_url, elasticsearch_index, caplog) -> None:
+    with tea_service(f"{elasticsearch_url}/{elasticsearch_index}") as service:
+        assert service.check("Tea is warm.", k=1).kept and "the new index" in caplog.text
+        service.record.refuse_unwritable()
+        settings = f"{elasticsearch_url}/ccheck-checks-{elasticsearch_index}/_settings"
+        httpx.put(settings, json={"index.blocks.read_only_allow_delete": True}, timeout=60).raise_for_status()
+        assert not service.check("Tea is cold.", k=1).kept
+        assert "disk of the cluster is full" in caplog.text and "trying again" not in caplog.text
+        with pytest.raises(InvalidData, match=r"has index\.blocks\.read_only_allow_delete"):
+            service.record.refuse_unwritable()
+
+
 def test_a_server_that_fails_the_record_holds_up_one_answer_and_not_each(tmp_path, monkeypatch, caplog) -> None:
     with tea_service(str(tmp_path / "store")) as service:
         tried, keep = [], service.record.put
