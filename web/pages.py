@@ -380,7 +380,8 @@ def _link(page: Page, id_: str) -> str:
 
 def _download(text: str, kind: str, name: str) -> Response:
     named = {"Content-Disposition": f'attachment; filename="ccheck-{name}"'}
-    return Response(placeless(text), media_type=kind, headers=named)
+    mark = "\ufeff" * (kind == "text/csv")  # without it, spreadsheets take UTF-8 for another encoding
+    return Response(mark + placeless(text), media_type=kind, headers=named)
 
 
 def _table(page: Page, job: FileJob) -> str:

@@ -228,11 +228,12 @@ def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web
     wait_until(lambda: not job.running)
     assert [web.web.service.find(row.check).settings["k"] for row in job.rows if not row.error] == [1, 1]
     web.send(f"/checks/{job.rows[0].check}/corrections", {"label": "SUPPORTS"})
-    claims = web.browser.get(f"{answer.url.path}.json").json()["claims"]
-    assert [one["status"] for one in claims] == ["done", "failed", "done"] and claims[0]["corrected"]["user"] is None
+    given = web.browser.get(f"{answer.url.path}.json").json()["claims"]
+    assert [one["status"] for one in given] == ["done", "failed", "done"] and given[0]["corrected"]["user"] is None
     lists = [web.page(one).words.count("Judged by words") for one in (answer.url.path, "/history", "/home")]
     assert lists == [1] * 3 and "corrected: supported" in web.page(answer.url.path).words
-    first, mark, last = csv.DictReader(io.StringIO(web.browser.get(f"{answer.url.path}.csv").text))
+    table = web.browser.get(f"{answer.url.path}.csv").content.decode("utf-8-sig")  # spreadsheets want its mark
+    first, mark, last = csv.DictReader(io.StringIO(table))
     assert first["address"] == f"{web.url}/checks/{job.rows[0].check}" and first["supporting_doi"] == "10.1000/sea"
     assert (mark["claim_id"], mark["verdict_in_words"]) == ("b", "Not checked") and "only marks" in mark["problem"]
     assert last["claim_id"] == "c" and checked(web, last["claim"], k="1")[1].one("p", class_="number").words == "Claim"
@@ -241,8 +242,7 @@ def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web
 def test_a_file_of_claims_outlives_its_server_and_says_what_is_unfinished(tmp_path):
     with web_server(tmp_path) as start:
         web = start()
-        asked = f"id,text\na,{CLAIM}\nb,...\n"
-        web.send("/files", {"k": "1"}, files={"file": ("first.csv", asked)})
+        web.send("/files", {"k": "1"}, files={"file": ("first.csv", asked := f"id,text\na,{CLAIM}\nb,...\n")})
         (first,) = web.web.jobs.files.values()
         wait_until(lambda: not first.running)
         web.judge.go.clear()
