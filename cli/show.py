@@ -11,7 +11,7 @@ from ..core.analysis import matches
 from ..core.citation import citation_of, on_pages
 from ..core.text import shortened
 from ..core.types import Stance
-from ..core.words import OPEN, confidence_in_words, in_words, stance_in_words, sure
+from ..core.words import OPEN, as_shown, confidence_in_words, in_words, says, sure
 from .common import print_hanging, printable
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def show_result(
         console.print()
     # What failed for many documents is said once, with the verdict.
     said = {result.verdict.error or ""} if result.verdict is not None else set()
-    for evidence in result.evidence:
-        _show_evidence(console, evidence, result.claim.text, said)
+    for evidence, part in as_shown(result):
+        _show_evidence(console, evidence, part, result.claim.text, said)
         if explain:
             _show_way(console, evidence.hit, recipe(), result.scored_by)
         console.print()
@@ -121,15 +121,15 @@ def _show_questions(console: Console, questions: Sequence[QuestionAnswer]) -> No
         console.print("No question was asked about this claim.\n", soft_wrap=True)
 
 
-def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[str]) -> None:
-    """`said` has the errors that need not be told again, and gets this one's."""
+def _show_evidence(console: Console, evidence: Evidence, part: str, claim: str, said: set[str]) -> None:
+    """`part`: see `as_shown`. `said` has the errors that need not be told again, and gets this one's."""
     document = evidence.document
     cited = citation_of(document)
     title = printable(document.title) or printable(shortened(document.text, 80))
     year = printable(str(document.metadata.get("year") or cited.year)).strip()
     head = Text.assemble((title, "bold cyan"), f" ({year})" if year else "")
     if evidence.stance is not None:
-        head.append("  ").append(_stance(evidence.stance, said))
+        head.append("  ").append(_stance(evidence.stance, part, said))
     print_hanging(console, Text(f"{evidence.hit.rank:>3}  ", "bold"), head, INDENT)
     if cited.retracted:
         _print_below(console, "This paper was retracted.", "bold red")
@@ -138,7 +138,7 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
         _print_below(console, reason)
     if cited.authors or cited.journal:
         _print_below(console, " · ".join(part for part in (cited.names(), cited.journal) if part), "dim")
-    for sentence in evidence.sentences if stance.read else ():
+    for sentence in evidence.sentences:
         about = printable(", ".join(filter(None, (in_words(sentence), on_pages(sentence)))))
         _print_below(console, _marked(sentence.text, claim).append(f"  [{about}]" if about else "", "dim"))
     for line in _grounding(evidence):
@@ -164,16 +164,16 @@ def _print_below(console: Console, text: str | Text, style: str = "") -> None:
     print_hanging(console, " " * INDENT, Text(printable(text), style) if isinstance(text, str) else text, INDENT)
 
 
-def _stance(stance: Stance, said: set[str]) -> Text:
+def _stance(stance: Stance, part: str, said: set[str]) -> Text:
     if not stance.read:
-        return Text(stance_in_words(stance), "dim")
+        return Text(says(stance, part), "dim")
     if stance.label is None:
         error = stance.error or "not judged"
         if any(error in one for one in said):
             return Text("no stance", "yellow")
         said.add(error)
         return Text(f"no stance: {printable(error)}", "yellow")
-    return Text(stance_in_words(stance), STYLES[stance.label])
+    return Text(printable(says(stance, part)), STYLES[stance.label])
 
 
 def _marked(sentence: str, claim: str) -> Text:

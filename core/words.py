@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from .types import Sentence, Stance, Verdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from .types import Evidence, Result, Sentence, Stance, Verdict
 
 STANCES = {
     "SUPPORTS": "supports",
@@ -72,6 +75,28 @@ def confidence_in_words(stance: Stance) -> str:
 def _is_unclear(stance: Stance) -> bool:
     """Whether a judge takes no side, and thinks it less than likely that the document takes none."""
     return stance.label == "NOT_ENOUGH_INFO" and stance.confidence is not None and stance.confidence < 0.5
+
+
+def as_shown(result: Result) -> Iterator[tuple[Evidence, str]]:
+    """Evidence as it is shown, each with the part of the claim that its stance is on, if that is not the whole claim.
+
+    A paper that takes the side of a part has its label, and the first of them its confidence, which is not known of the
+    others. The sentences of a paper that no judge read are no evidence.
+    """
+    verdict = result.verdict or Verdict(None)
+    parts = sorted(verdict.parts, key=lambda part: part.label != verdict.label)
+    for one in result.evidence:
+        part = next((part for part in parts if one.document.id in part.doc_ids), None)
+        if part is not None:
+            sure = part.confidence if one.document.id == part.doc_ids[0] else None
+            yield replace(one, stance=Stance(part.label, sure, decides=True)), part.claim
+        else:
+            yield (one if one.stance is None or one.stance.read else replace(one, sentences=())), ""
+
+
+def says(stance: Stance, part: str) -> str:
+    """What a paper says of the claim, or of a part of it: `refutes "it falls"`."""
+    return stance_in_words(stance) + (part and f' "{part}"')
 
 
 def in_words(sentence: Sentence) -> str:

@@ -267,7 +267,7 @@ def of_parts(parts: Sequence[Part], whole: Verdict) -> Verdict:
     )  # fmt: skip
     sure = [part.confidence for part in parts if part.label == label and part.confidence is not None]
     confidence = (max if label == "REFUTES" else min)(sure, default=None)
-    said = f"{len(parts)} claims, each checked alone (a paper's stance is on both): " + "; ".join(map(_in_words, parts))
+    said = f"{len(parts)} claims, each checked alone: " + "; ".join(map(_in_words, parts))
     if label is None:
         return replace(whole, label=None, confidence=None, rationale=None, error=said, parts=tuple(parts))
     # Why it is open is what is known of its parts: a paper that bears on one of them bears on the sentence.

@@ -16,10 +16,10 @@ from urllib.parse import quote
 from ..core.citation import Citation, citation_of, doi_url, family_name, is_corporate, on_pages
 from ..core.text import printable
 from ..core.types import Document, Evidence, Result, Sentence, Stance, Verdict
-from ..core.words import confidence_in_words, in_words, stance_in_words, sure, why
+from ..core.words import as_shown, confidence_in_words, in_words, says, stance_in_words, sure, why
 from ..service.types import Check
 from .report import placeless
-from .views import as_shown, claim_view, in_short, note, outcome, says
+from .views import claim_view, in_short, note, outcome
 
 if TYPE_CHECKING:
     from pylatexenc.latexencode import UnicodeToLatexEncoder
@@ -139,7 +139,8 @@ class Citing:
 
 
 def _says(one: Evidence, part: str) -> str:
-    return ", ".join(filter(None, (says(one, part), confidence_in_words(one.stance or Stance(None)))))
+    stance = one.stance or Stance(None)
+    return ", ".join(filter(None, (says(stance, part), confidence_in_words(stance))))
 
 
 def _quotation(sentences: Iterable[Sentence]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -12,8 +12,8 @@ from ..core.analysis import sentence_spans
 from ..core.citation import citation_of, doi_url, on_pages, stands_in
 from ..core.stages import Fusion
 from ..core.text import counted, seconds, shortened
-from ..core.types import Stance, Verdict
-from ..core.words import LEANING, STANCES, VERDICTS, confidence_in_words, in_words, stance_in_words
+from ..core.types import Stance
+from ..core.words import LEANING, STANCES, VERDICTS, as_shown, confidence_in_words, in_words, says
 
 if TYPE_CHECKING:
     from ..core.types import Document, Evidence, Hit, Result, Sentence
@@ -75,28 +75,6 @@ def claim_view(
         "stages": _stages([one.hit for one in result.evidence]),
         "timings": [(name, seconds(value / 1000)) for name, value in result.timings_ms.items()],
     }
-
-
-def as_shown(result: Result) -> Iterator[tuple[Evidence, str]]:
-    """Evidence as it is shown, each with the part of the claim that its stance is on, if that is not the whole claim.
-
-    A paper that takes the side of a part has its label, and the first of them its confidence, which is not known of the
-    others. The sentences of a paper that no judge read are no evidence.
-    """
-    verdict = result.verdict or Verdict(None)
-    parts = sorted(verdict.parts, key=lambda part: part.label != verdict.label)
-    for one in result.evidence:
-        part = next((part for part in parts if one.document.id in part.doc_ids), None)
-        if part is not None:
-            sure = part.confidence if one.document.id == part.doc_ids[0] else None
-            yield replace(one, stance=Stance(part.label, sure, decides=True)), part.claim
-        else:
-            yield (one if one.stance is None or one.stance.read else replace(one, sentences=())), ""
-
-
-def says(evidence: Evidence, part: str) -> str:
-    """What a paper says of the claim, or of a part of it: `refutes "it falls"`."""
-    return stance_in_words(evidence.stance or Stance(None)) + (part and f' "{part}"')
 
 
 def in_short(outcome: str, confidence: float | None) -> str:
@@ -176,7 +154,7 @@ def _document(evidence: Evidence, part: str) -> dict[str, Any]:
     return {
         "evidence": evidence,
         "part": part,
-        "says": says(evidence, part),
+        "says": says(stance or Stance(None), part),
         "read": stance is None or stance.read,
         "confidence": confidence_in_words(stance) if stance is not None and stance.label else "",
         "name": document.title or shortened(document.text, 80) or document.id,
