@@ -6,7 +6,6 @@ import errno
 import gc
 import io
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,9 +97,6 @@ def main() -> NoReturn:
     except OSError:
         # What standard output still holds can't be written; nor should Python try to when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    for one in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(one) is signal.default_int_handler:
-            signal.signal(one, signal.SIG_DFL)  # what libraries do at exit would show a traceback
     sys.exit(code)
 
 
