@@ -1,11 +1,12 @@
-"""An embedder without a model: words are tokens, and the same text always has the same vector."""
+"""Encoders without models: words are tokens, and the same text always has the same vector."""
 
 import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 
-from ccheck.core.layout import Chunking, Embedding
+from ccheck.core.layout import Chunking, Embedding, SparseField
+from ccheck.core.types import SparseVector
 from ccheck.ingest.encoders import DenseEncoder, Encoders, default_chunking
 
 
@@ -34,6 +35,22 @@ class TinyEmbedder:
         seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
         vector = np.random.default_rng(seed).normal(size=self.spec.dimensions).astype(np.float32)
         return vector / np.linalg.norm(vector)
+
+
+class TinySparse:
+    """A sparse encoder without a model: each word has an id and a weight. Remembers what it was asked to encode."""
+
+    def __init__(self, fingerprint: str = "5" * 64) -> None:
+        self.spec = SparseField("tiny-sparse", 1000, fingerprint, 32)
+        self.encoded: list[str] = []
+
+    def encode_documents(self, texts: Sequence[str]) -> list[SparseVector]:
+        self.encoded += texts
+        return [self.vector(text) for text in texts]
+
+    def vector(self, text: str) -> SparseVector:
+        ids = np.array(sorted({sum(word.encode()) % 1000 for word in text.split()}), np.int32)
+        return SparseVector(ids, (ids.astype(np.float32) + 1) / 7)
 
 
 def encoders_of(embedder, *, whole: bool = False) -> Encoders:

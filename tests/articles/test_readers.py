@@ -11,6 +11,7 @@ from article_files import JATS, PMC, TEI
 from cli_runs import ccheck, jsonl, works
 from question_llm import kind_of
 from scripted_llm import ScriptedLlm, say, scripted, user_text
+from searching import fill
 
 from ccheck.articles import Article
 from ccheck.articles.builder import find_citations, resolve
@@ -210,9 +211,7 @@ def test_nothing_is_lost_in_a_store(make_store):
     article = parse_article(JATS.encode(), "snails.xml")
     document = make_document(json.loads(json.dumps(record_of(article)))).document
     store = make_store()
-    store.prepare(Layout())
-    assert store.upsert([Entry(document, "1"), Entry(Document("plain", "", "An abstract."), "2")]) == {}
-    store.publish()
+    fill(store, Layout(), [Entry(document, "1"), Entry(Document("plain", "", "An abstract."), "2")])
     stored = store.get(["snails", "plain"])
     assert article_of(stored["snails"]) == article
     assert is_article(stored["snails"]) and not is_article(stored["plain"])

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ import pytest
 from cli_runs import jsonl
 from memory_store import MemoryStore, rows
 from scripted_llm import Said, data_of, error, say, scripted, user_text
-from tiny_embedder import TinyEmbedder, encoders_of
+from tiny_embedder import TinyEmbedder, TinySparse, encoders_of
 
 from ccheck.core.errors import CcheckError, InvalidData, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, SparseField
 from ccheck.core.stages import AdditionalStage, Analysis
-from ccheck.core.types import Document, SparseVector
+from ccheck.core.types import Document
 from ccheck.encode.cache import encode_once, sparse_cache
 from ccheck.ingest import Encoders, IngestOptions, Progress, ingest, layout_of, planned_questions
 from ccheck.ingest import run as run_module
@@ -27,28 +26,6 @@ from ccheck.ingest.encoders import DenseEncoder, default_chunking
 from ccheck.llm.types import BudgetSpent, InvalidReply, Refused, Unreachable
 
 STAGE = AdditionalStage(summary=True, posts=2)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache folder of the user stays out of it."""
-    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / "default-cache")
-
-
-class TinySparse:
-    """A sparse encoder without a model: each word has an id and a weight. Remembers what it was asked to encode."""
-
-    def __init__(self, fingerprint: str = "5" * 64) -> None:
-        self.spec = SparseField("tiny-sparse", 1000, fingerprint, 32)
-        self.encoded: list[str] = []
-
-    def encode_documents(self, texts: Sequence[str]) -> list[SparseVector]:
-        self.encoded += texts
-        return [self.vector(text) for text in texts]
-
-    def vector(self, text: str) -> SparseVector:
-        ids = np.array(sorted({sum(word.encode()) % 1000 for word in text.split()}), np.int32)
-        return SparseVector(ids, (ids.astype(np.float32) + 1) / 7)
 
 
 def wants_posts(request: dict[str, Any]) -> bool:
@@ -257,13 +234,13 @@ def test_an_interrupt_while_writing_keeps_the_answers(open_model, tmp_path, opti
         assert set(store.entries) == {"0", "1", "2", "3"}
 
 
-def test_another_layout_is_refused_before_anything_is_encoded(open_model, tmp_path):
+def test_another_layout_is_refused_before_anything_is_encoded(open_model, tmp_path, options):
     path, main, sparse = jsonl(tmp_path / "a.jsonl", *rows(2)), TinyEmbedder(), TinySparse()
     with scripted(answer) as server:
         writer = AdditionalWriter(open_model(server.url), STAGE)
         full = Encoders(encoders_of(main).dense, sparse, (Analysis(stemming=True),), writer)
         store = MemoryStore()
-        ingest([path], store, full)
+        ingest([path], store, full, options)
         others = (
             (Encoders(full.dense, None, full.analyses, writer), "tiny-sparse"),
             (Encoders(full.dense, TinySparse("6" * 64), full.analyses, writer), "weights 66666666"),
@@ -274,7 +251,7 @@ def test_another_layout_is_refused_before_anything_is_encoded(open_model, tmp_pa
         server.requests.clear()
         for other, said in others:
             with pytest.raises(InvalidData, match="This ingest would use") as caught:
-                ingest([path], store, other)
+                ingest([path], store, other, options)
             assert said in str(caught.value)
         assert server.requests == [] and main.calls == 1
 

@@ -180,7 +180,6 @@ SAME_ID = "line 2: the claim on line 1 already has the id '1'"
     [
         (read_qrels, ["q1 0 d1 1", "q1 0 d2 yes", "q1 0 d"], "the grade 'yes' is not a whole number up to 1000; line"),
         (read_qrels, ["q1 0 d1 1000000000"], "line 1: the grade '1000000000' is not a whole number up to 1000"),
-        (read_qrels, ["q1 0 d1 0.5"], "line 1: the grade '0.5' is not a whole number"),
         (read_qrels, ["q1 0 d1 1", "q1 0 d1 0"], "line 2: the pair of claim q1 and document d1 has a different grade"),
         (read_qrels, ["query-id\tcorpus-id\tscore", "q1\t\t1"], "line 2: there is a label or grade but no document"),
         (read_qrels, ["query-id\tcorpus-id\tscore", "\td\t1"], "line 2: the claim's id is empty"),

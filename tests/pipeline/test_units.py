@@ -1,6 +1,5 @@
 """A pipeline over units: what is found, read, judged and quoted is a part of a document."""
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -53,9 +52,8 @@ def opened(folder: Path, recipe: Recipe) -> Checker:
 
 @pytest.fixture
 def checker(tmp_path: Path) -> Iterator[Checker]:
-    (tmp_path / "papers.jsonl").write_text("\n".join(map(json.dumps, DOCUMENTS)))
     with opened(tmp_path, recipe(tmp_path)) as checker:
-        checker.ingest(str(tmp_path / "papers.jsonl"))
+        checker.ingest(DOCUMENTS)
         yield checker
 
 
@@ -164,9 +162,8 @@ def test_what_the_store_lacks_is_said_with_the_command(tmp_path: Path, checker: 
 
 
 def test_an_ingest_cuts_what_the_recipe_searches_and_a_claim_is_encoded_for_it(tmp_path: Path) -> None:
-    (tmp_path / "papers.jsonl").write_text("\n".join(map(json.dumps, DOCUMENTS)))
     with opened(tmp_path, recipe(tmp_path, '[retrievers.dense]\nunits = "sentences"')) as checker:
-        checker.ingest(str(tmp_path / "papers.jsonl"))
+        checker.ingest(DOCUMENTS)
         info = checker.store.info()
         models = {info.layout.units["sentences"].embedding.model, info.layout.dense["passages"].embedding.model}
         assert models == {DEFAULT_MODEL}
@@ -190,6 +187,5 @@ def test_units_with_vectors_give_the_store_a_model_and_the_recipe_says_how_to_cu
         load_recipe(str(file))
     made = recipe(tmp_path)
     undefined = made.model_copy(update={"ingest": made.ingest.model_copy(update={"units": {}})})
-    (tmp_path / "papers.jsonl").write_text(json.dumps(DOCUMENTS[0]))
     with opened(tmp_path, undefined) as checker, pytest.raises(InvalidData, match=r"\[ingest.units.sentences\]"):
-        checker.ingest(str(tmp_path / "papers.jsonl"))
+        checker.ingest(DOCUMENTS)

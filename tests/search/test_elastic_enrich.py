@@ -1,24 +1,22 @@
 """Adding vectors to an index that others use: beside it and in place, on a real server."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock
 
 import elastic_transport
 import httpx
-import numpy as np
 import pytest
 from elastic_indices import ids, make, put, put_all
 from elasticsearch_nodes import delete_indices
 from searching import answer_all, info_of, rank_all
-from tiny_embedder import TinyEmbedder, encoders_of
+from tiny_embedder import TinyEmbedder, TinySparse, encoders_of
 
 from ccheck.core.errors import InvalidData, UsageError
-from ccheck.core.layout import SparseField
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Analysis, Bm25, Dense, Sparse
-from ccheck.core.types import Query, SparseVector
+from ccheck.core.types import Query
 from ccheck.ingest.encoders import Encoders
 from ccheck.pipeline import enrich as enriching
 from ccheck.pipeline.enrich import Enricher
@@ -121,25 +119,13 @@ def test_a_companion_adds_vectors_and_nothing_of_theirs_changes(client, theirs):
     assert whole(client, theirs.index) == before
 
 
-class TinySparse:
-    """As a sparse encoder: a text's token is the first letter after its title."""
-
-    spec = SparseField("tiny", 128, "e" * 64, 32)
-
-    def encode_documents(self, texts: Sequence[str]) -> list[SparseVector]:
-        return [self.vector(text.partition("\n")[2]) for text in texts]
-
-    def vector(self, text: str) -> SparseVector:
-        return SparseVector(np.array([ord(text[0])], np.int32), np.ones(1, np.float32))
-
-
 def test_terms_and_sparse_vectors_are_found_in_the_companion(theirs):
     sparse, stemmed = TinySparse(), Analysis(stemming=True)
     encoders = Encoders(sparse=sparse, analyses=(stemmed,))  # type: ignore[arg-type]  # it has what is used
     target = Beside(open_source(theirs), Companion(theirs))
     assert Enricher(target, encoders, Settings(cache_bytes=0)).run().made == 4
     retrievers = {"terms": Bm25(analysis=stemmed), "sparse": Sparse(), "bm25": Bm25()}
-    query = Query("glacier", own={"sparse": sparse.vector("S")})
+    query = Query("glacier", own={"sparse": sparse.vector("Sea")})
     (ranked,) = rank_all(theirs, [query], retrievers)
     # Only the companion's terms are stemmed.
     assert [[id_ for id_, _ in one] for one in dict(ranked).values()] == [["b"], ["a"], []]

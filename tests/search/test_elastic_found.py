@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from cli_runs import ccheck
+from elastic_indices import PROSE, make, node_store, put  # noqa: F401 (a fixture)
 from elastic_indices import documents_of as search
-from elastic_indices import make, node_store, put  # noqa: F401 (a fixture)
 from elastic_stub import Answer, Stub
 from searching import info_of, rank_all
 
@@ -27,7 +27,6 @@ from ccheck.search.elastic.found import Sample, choose, unified
 from ccheck.search.filters import refuse_unfit
 
 TEXT, KEYWORD = Field("text"), Field("keyword")
-PROSE = "Mountain glaciers lose more ice each year than snow brings."
 
 
 def chosen(fields: Mapping[str, Field], texts: Mapping[str, Sequence[str]], names: StoreProfile | None = None) -> Any:

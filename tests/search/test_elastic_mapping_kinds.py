@@ -9,8 +9,8 @@ import httpx
 import numpy as np
 import pytest
 from cli_runs import BM25, ccheck, works
+from elastic_indices import PROSE, ids, make, node_store, put, put_all  # noqa: F401 (a fixture)
 from elastic_indices import documents_of as found
-from elastic_indices import ids, make, node_store, put, put_all  # noqa: F401 (a fixture)
 from elasticsearch_nodes import delete_indices
 from runtimes import on_cpu
 from searching import answer_all, answer_one, info_of, rank_one
@@ -29,7 +29,6 @@ from ccheck.search.elastic import Connection, ElasticStore
 
 TEXT = {"type": "text"}
 ENGLISH = {"fields": {"en": {"type": "text", "analyzer": "english"}}}
-PROSE = "Mountain glaciers lose more ice each year than snow brings."
 UNSIZED = {"type": "dense_vector", "index": True, "similarity": "cosine"}
 VECTOR = UNSIZED | {"dims": 3}
 IDS = {name: {"type": "keyword"} for name in ("document_id", "doc_id", "ref_doc_id")}

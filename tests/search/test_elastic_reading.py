@@ -10,7 +10,7 @@ from cli_runs import ccheck
 from elastic_indices import FOREIGN, WORDS, ids, make, node_store, put  # noqa: F401 (a fixture)
 from elastic_stub import WRITES, Answer, Stub, searched
 from http_stub import HttpStub, proxy
-from searching import answer_all, fill, info_of, rank_all, rank_one, write
+from searching import answer_all, answer_one, fill, info_of, rank_all, rank_one, write
 
 from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.core.layout import Layout
@@ -95,9 +95,8 @@ def both(client: httpx.Client, store: ElasticStore) -> ElasticStore:
 @pytest.mark.parametrize("retrievers", [WORDS, TWICE])
 def test_documents_that_share_an_id_are_told_apart(both, retrievers):
     one, two = f"{both.index}-1/p0", f"{both.index}-2/p0"
-    (ranking,) = answer_all(both, [Query("sea")], retrievers, OWN, k=10)
+    ranking = answer_one(both, Query("sea"), retrievers, OWN, k=10)
     assert sorted(ids(ranking)) == sorted([one, two, "own/1", "own/2"])
-    assert isinstance(ranking, Ranking)
     texts = {hit.document.id: hit.document.text for hit in ranking.hits}
     assert (texts[one], texts[two]) == ("It rises. 1", "It rises. 2")
     found = rank_one(both, Query("sea"), retrievers)

@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from elastic_indices import assert_equal_but_for_ties, entry, filled, ids, make, node_store, put, vector_of  # noqa: F401 (a fixture)
+from elastic_indices import assert_equal_but_for_ties, entry, filled, make, node_store, put, vector_of  # noqa: F401 (a fixture)
 from elasticsearch_nodes import start_node
-from searching import answer_all, answer_one, fill, info_of, rank_one, write
-from store_documents import DIMENSIONS, LAYOUT
+from searching import answer_all, fill, info_of, rank_one, write
+from store_documents import BOTH, DIMENSIONS, LAYOUT, ids, search
 from stores import SERVERS
 
 from ccheck.core.analysis import clean, terms
@@ -35,17 +35,11 @@ from ccheck.core.layout import (
     named_fields,
 )
 from ccheck.core.recipe import load_recipe
-from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.stages import Analysis, Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector, Unit, UnitEntry, Vector
 from ccheck.search import parse_filter
 from ccheck.search.elastic import Connection, ElasticStore, mappings
 from ccheck.search.filters import PUBLISHED, refuse_unfit
-
-BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
-
-
-def search(store: ElasticStore, query: Query, retrievers: dict[str, Retriever], **options: Any) -> Ranking:
-    return answer_one(store, query, retrievers, options.pop("fusion", Fusion()), **{"k": 10, **options})
 
 
 def test_fields_are_strict_and_metadata_bounded(store, client):
@@ -186,7 +180,7 @@ def foreign(client: httpx.Client, store: ElasticStore) -> None:
 def test_an_index_of_others_is_searched_as_it_is(store, foreign):
     ranking = search(store, Query("rising sea", vector_of("sea")), BOTH)
     assert set(ids(ranking)) == {"p0", "p1", "p2"} and ids(ranking)[0] == "p0"
-    first = ranking.hits[0]
+    first = ranking[0]
     assert first.scores["dense"] == pytest.approx(1, abs=1e-3)
     assert first.document == Document(
         "p0",

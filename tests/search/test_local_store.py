@@ -16,7 +16,7 @@ from programs import program
 from searching import fill, info_of, rank_one, write
 from store_documents import DIMENSIONS, FULL, LAYOUT
 
-from ccheck.core.errors import InvalidData, NotFound, ServerError
+from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Entry, Query
@@ -45,17 +45,6 @@ def test_readers_beside_a_writer(tmp_path):
     finally:
         process.kill()
         process.wait()
-
-
-def test_one_writer_at_a_time(tmp_path):
-    with LocalStore(tmp_path / "store") as first, LocalStore(tmp_path / "store") as second:
-        first.prepare(LAYOUT)
-        with pytest.raises(ServerError, match="another process is writing"):
-            second.prepare(LAYOUT)
-        with pytest.raises(ServerError, match="another process is writing"):
-            second.upsert([entry(1)])
-        first.close()
-        second.upsert([entry(1)])
 
 
 def test_a_store_that_is_deleted_before_a_writer_has_the_lock_is_not_there(tmp_path, monkeypatch):

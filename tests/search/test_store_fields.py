@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import store_documents
 from searching import bm25, fill, info_of, rank_all, write
-from store_documents import BM25, FULL, LAYOUT, PLAIN, SECOND, STEMMED, ids, search
+from store_documents import BM25, FULL, LAYOUT, PLAIN, SECOND, STEMMED, ids, search, unit
 from store_documents import VECTORS as MAIN
 from store_units import ranked
 
 from ccheck.core.analysis import open_analysis, terms
-from ccheck.core.errors import CcheckError, InvalidData, NotFound
+from ccheck.core.errors import CcheckError, NotFound
 from ccheck.core.layout import MAIN_VECTORS, Layout
 from ccheck.core.stages import Analysis, Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, SparseVector
@@ -27,12 +28,7 @@ ADDITIONAL = {
 }
 
 
-def second(*values: float) -> np.ndarray[Any, np.dtype[np.float32]]:
-    vector = np.zeros(4, np.float32)
-    vector[: len(values)] = values
-    return vector / np.linalg.norm(vector)
-
-
+second = partial(unit, dimensions=4)
 OTHER = {"sea": second(0, 1), "ice": second(0, 0, 1), "flu": second(1), "tea": second(0, 0, 0, 1)}
 
 
@@ -96,13 +92,6 @@ def test_documents_are_found_by_their_additional_texts(store: Store) -> None:
     both = Bm25(fields={"content": 1.0, "additional": 0.5})
     assert set(ranked(store, Query("jab ice"), both)) == {"ice", "flu"}
     assert store.get(["sea"])["sea"] == DOCUMENTS[0]
-
-
-def test_additional_texts_change_with_their_document(store: Store) -> None:
-    write(store, [replace(entry(DOCUMENTS[0], "2"), additional=("Pebbles.",))])
-    additional = Bm25(fields={"additional": 1.0})
-    assert ranked(store, Query("beach"), additional) == {}
-    assert list(ranked(store, Query("pebble"), additional)) == ["sea"]
 
 
 def test_each_field_of_vectors_answers_for_itself(store: Store) -> None:
@@ -192,9 +181,8 @@ def test_the_state_changes_with_what_is_stored(make_store: Callable[..., Store],
 
 def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
     store = make_store()
-    store.prepare(LAYOUT)
     plain = [Entry(d, "1", {MAIN_VECTORS: entry(d).passages[MAIN_VECTORS]}) for d in DOCUMENTS]
-    write(store, plain)
+    fill(store, LAYOUT, plain)
     reader = make_store()
     assert list(ranked(reader, Query("influenza"), Bm25())) == ["flu"]
     before = state(store)
@@ -214,17 +202,6 @@ def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
         assert list(ranked(one_of, Query("influenza"), Bm25())) == ["flu"]
         assert next(iter(ranked(one_of, Query("", MAIN["tea"]), Dense()))) == "tea"
     assert state(store) != before
-
-
-def test_documents_must_bring_all_that_the_store_has(store: Store) -> None:
-    for lacking in (
-        replace(FULL, dense=LAYOUT.dense),
-        replace(FULL, sparse=None),
-        replace(FULL, analyses=(PLAIN,)),
-        replace(FULL, additional=None),
-    ):
-        with pytest.raises(InvalidData, match="--store"):
-            store.prepare(lacking)
 
 
 def test_a_field_of_another_analysis(store: Store) -> None:
@@ -249,9 +226,8 @@ def test_subwords_of_a_model(make_store: Callable[..., Store]) -> None:
     pytest.importorskip("tokenizers")
     pieces = Analysis(keep="%", hashtags="remove", subwords="sentence-transformers/all-MiniLM-L6-v2")
     store = make_store()
-    store.prepare(Layout(analyses=(pieces,)))
     gland = Document("gland", "Hypoparathyroidism", "Too little of a hormone.")
-    write(store, [Entry(gland, "1"), Entry(DOCUMENTS[2], "1")])
+    fill(store, Layout(analyses=(pieces,)), [Entry(gland, "1"), Entry(DOCUMENTS[2], "1")])
     assert list(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25())) == []
     assert list(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25(analysis=pieces))) == ["gland"]
     assert next(iter(ranked(store, Query("40%"), Bm25(analysis=pieces)))) == "flu"
@@ -314,10 +290,9 @@ def test_the_words_near_one_share_the_most_frequents_weight(make_store: Callable
 
 def test_at_most_fifty_words_are_near(make_store: Callable[..., Store]) -> None:
     store = make_store()
-    store.prepare(Layout(analyses=(PLAIN,)))
     letters = "abcdefghijklmnopqrstuvwxyz"
     near = [f"quack{a}{b}" for a in letters for b in letters][:120]
-    write(store, [Entry(Document(word, "", word), "1") for word in [*near, "quackl"]])
+    fill(store, Layout(analyses=(PLAIN,)), [Entry(Document(word, "", word), "1") for word in [*near, "quackl"]])
     found = list(ranked(store, Query("quack"), fuzzy(analysis=PLAIN, fuzziness=2, depth=200)))
     # The one of one edit, and of those of two the first by the alphabet.
     assert found[0] == "quackl"

@@ -304,7 +304,6 @@ class Scripted(LocalStore):
         "two": {"bm25": [("c", 3.0), ("d", 2.0)], "dense": []},
         "three": {"bm25": [("b", 1.0)], "dense": [("a", 0.3), ("c", 0.2)]},
         "four": {"bm25": [("a", 2.5), ("b", 0.5)], "dense": []},
-        "removed": {"bm25": [("gone", 2.0), ("a", 1.0)], "dense": []},
         "lost": ServerError("no answer"),
     }
 
@@ -316,7 +315,7 @@ class Scripted(LocalStore):
         ]
 
     def get(self, ids: Sequence[str]) -> dict[str, Document]:
-        return {id_: Document(id_, "", id_) for id_ in ids if id_ != "gone"}
+        return {id_: Document(id_, "", id_) for id_ in ids}
 
 
 def several(
@@ -364,9 +363,3 @@ def test_a_query_that_failed_fails_its_question() -> None:
     assert isinstance(failed, ServerError)
     assert [hit.document.id for hit in hits(found)] == ["a", "b"]
     assert nothing == Ranking((), {})
-
-
-def test_a_document_that_stays_unread_is_its_questions_error() -> None:
-    failed, found = several([["removed"], ["four"]], BM25, Fusion(), k=9)
-    assert isinstance(failed, ServerError) and "such as gone" in str(failed)
-    assert [hit.document.id for hit in hits(found)] == ["a", "b"]
