@@ -152,7 +152,7 @@ def test_a_model_that_can_not_be_had_is_named_with_what_to_do(loaded: Runtime, k
     with pytest.raises(NotFound, match="nobody/tuned") as caught:
         open_encoders(loaded, None, recipe(tmp_path, MISSING.format(kind=kind, required="true")))
     assert "ccheck train embedder --preset tuned" in str(caught.value)
-    assert "--replace nobody/tuned=OTHER" in str(caught.value)
+    assert "--replace nobody/tuned=OTHER" in str(caught.value) and "hf download" not in str(caught.value)
     encoders = open_encoders(loaded, None, recipe(tmp_path, MISSING.format(kind=kind, required="false")))
     assert layout_of(encoders) == Layout() and len(encoders.notices) == 1
     assert encoders.notices[0].startswith("without the ") and "nobody/tuned" in encoders.notices[0]

@@ -231,9 +231,9 @@ def test_a_file_of_claims_fills_a_table_and_what_failed_is_tried_again(serve_web
     given = web.browser.get(f"{answer.url.path}.json").json()["claims"]
     assert [one["status"] for one in given] == ["done", "failed", "done"] and given[0]["corrected"]["user"] is None
     lists = [web.page(one).words.count("Judged by words") for one in (answer.url.path, "/history", "/home")]
-    assert lists == [1] * 3 and "corrected: supported" in web.page(answer.url.path).words
-    table = web.browser.get(f"{answer.url.path}.csv").content.decode("utf-8-sig")  # spreadsheets want its mark
-    first, mark, last = csv.DictReader(io.StringIO(table))
+    bom, *table = web.browser.get(f"{answer.url.path}.csv").text
+    assert lists == [1] * 3 and "corrected: supported" in web.page(answer.url.path).words and bom == "\ufeff"
+    first, mark, last = csv.DictReader(io.StringIO("".join(table)))
     assert first["address"] == f"{web.url}/checks/{job.rows[0].check}" and first["supporting_doi"] == "10.1000/sea"
     assert (mark["claim_id"], mark["verdict_in_words"]) == ("b", "Not checked") and "only marks" in mark["problem"]
     assert last["claim_id"] == "c" and checked(web, last["claim"], k="1")[1].one("p", class_="number").words == "Claim"
