@@ -112,8 +112,8 @@ def test_verdicts_are_compared_with_the_true_ones_where_the_recipe_judged():
         evaluate(ScriptedChecker(FINAL), EvaluationData(CLAIMS, QRELS, Gold({}, {"z": "SUPPORTS"})))
     recipe = load_recipe("default")
     recipe = recipe.model_copy(update={"verdict": recipe.verdict.model_copy(update={"documents": 1})})
-    gold = Gold({("a", "2"): "SUPPORTS", ("a", "5"): "REFUTES"})
-    stances = {("a", "2"): Stance("SUPPORTS"), ("a", "5"): Stance("SUPPORTS")}
+    gold = Gold({("a", "2"): "NOT_ENOUGH_INFO", ("a", "5"): "REFUTES"})
+    stances = {("a", "2"): Stance(None, read=False), ("a", "5"): Stance("SUPPORTS")}  # what is left unread is left open
     made = evaluate(ScriptedChecker(FINAL, {}, stances, recipe=recipe), EvaluationData(CLAIMS, QRELS, gold))
     assert (made.stances.count, made.stances.missing) == (1, 1) and made.verdicts is None
 
