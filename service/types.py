@@ -71,7 +71,7 @@ class Correction:
 
 
 def standing(corrections: Iterable[Correction]) -> list[Correction]:
-    """Those that who made them did not withdraw."""
+    """Those that were not withdrawn; each user withdraws only their own."""
     found: list[Correction] = []
     for one in corrections:
         if one.what == "withdrawn":
